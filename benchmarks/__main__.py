@@ -78,38 +78,39 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(options: argparse.Namespace) -> int:
     """Run the parts, write what they measured, and return the exit status."""
     start_time = time.monotonic()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signal_number, _stop)
     description = results.describe(options.commit)
     for title, cells in description.items():
         print(f"{title}: {cells if isinstance(cells, str) else results.in_words(cells)}")
-    kind = "-quick" * options.quick + "-beside" * bool(options.beside)
-    stored = results.Results(options.out / f"{results.name(description['machine'])}{kind}.json", description)
+    suffix = ("-quick" if options.quick else "") + ("-beside" if options.beside else "")
+    file = options.out / f"{results.file_stem(description['machine'])}{suffix}.json"
+    stored = results.Results(file, description)
     setup = rows.Setup(description["machine"].get("arch", ""), options.quick, options.toolkit)
-    missing: dict[str, str] = {}
+    skip_reasons: dict[str, str] = {}
     status = 0
     try:
         for part in options.only or rows.PARTS:
             print(f"\n=== {part}: {rows.PARTS[part][0]}", flush=True)
             measures = choose(part, setup, options)
-            missing |= {measure.key: measure.missing for measure in measures if measure.missing}
-            available = [measure for measure in measures if not measure.missing]
+            skip_reasons |= {measure.key: measure.skip_reason for measure in measures if measure.skip_reason}
+            available = [measure for measure in measures if not measure.skip_reason]
             if not available:
                 continue
-            failed = protocol.run(
+            failure_reasons = protocol.run(
                 available,
                 1 if options.quick else options.turns,
                 end=start_time + 60 * options.minutes,
                 warm=not options.quick,
                 keep=stored.put,
             )
-            missing |= failed
-            status |= bool(failed)
+            skip_reasons |= failure_reasons
+            status |= bool(failure_reasons)
             print(page.table(stored.content, part), flush=True)
     except SystemExit as exit_request:
         status = exit_request.code
         print("stopped; the turns that have ended are kept", flush=True)
-    for key, reason in missing.items():
+    for key, reason in skip_reasons.items():
         print(f"not measured: {key}: {reason}")
     if not options.beside:
         print(f"\n{page.goal_table(stored.content)}")
@@ -126,8 +127,9 @@ def choose(part: str, setup: rows.Setup, options: argparse.Namespace) -> list[Me
     return protocol.compare_with(measures, options.beside) if options.beside else measures
 
 
-def _stop(number: int, _: object) -> None:
-    sys.exit(128 + number)
+def _stop(signal_number: int, _: object) -> None:
+    # The exit status that shells give a process which a signal has ended.
+    sys.exit(128 + signal_number)
 
 
 if __name__ == "__main__":

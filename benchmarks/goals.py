@@ -16,48 +16,49 @@ if TYPE_CHECKING:
 
 VERDICTS = ("met", "equal", "open", "missed", "not measured")
 """The verdicts on one comparison with a bound."""
-# With fewer processes, no verdict is given.
-ENOUGH = 10
+# With fewer processes of each contender, no verdict is given.
+MIN_PROCESSES = 10
+# The bound of goals that only demand that this package is no slower.
 EQUAL = 1.02
 
 
 @dataclass(frozen=True)
 class Goal:
     """
-    A bound of ratios.
+    A bound of ratios: the time of a contender, divided by that of its peer.
 
     Args:
         text: The goal in words.
-        parts: The parts that measure it, with spaces between them.
-        figure: A pattern for the names of figures.
-        most: The upper bound of the median ratio.
-        rows: A pattern for the names of measures.
-        pairs: A pattern for contenders and peers, as "contender/peer".
-        because: The reason why the bound is above `EQUAL`, or why some comparisons miss it, if it is known.
+        parts: The parts of `rows.PARTS` that measure it, with spaces between them.
+        figures: A pattern for the names of figures.
+        bound: The upper bound of the median ratio.
+        measures: A pattern for the names of measures; "" for all.
+        pairs: A pattern for contenders and peers, as "contender/peer"; "" for all.
+        cause: The reason why the bound is above `EQUAL`, or why some comparisons miss it; "" if unknown.
     """
 
     text: str
     parts: str
-    figure: str
-    most: float = EQUAL
-    rows: str = ""
+    figures: str
+    bound: float = EQUAL
+    measures: str = ""
     pairs: str = ""
-    because: str = ""
+    cause: str = ""
 
 
 @dataclass(frozen=True)
-class Line:
+class Comparison:
     """
     The comparison of a contender with its peer, by one figure of a measure.
 
     Args:
-        entry: The results of the measure.
+        entry: The results of the measure, as `results.Results.put` stores them.
         figure: The name of the figure.
         contender: The name of the contender.
         peer: The name of the peer.
-        wall: The ratio of their times, None if they were not measured.
-        cpu: The ratio of their processor times.
-        noise: The ratio of the times of two equal contenders.
+        wall: The ratio of their times by the clock; None if they were not measured.
+        cpu: The ratio of their processor times; None if they were not measured.
+        noise: The ratio of the times of two equal contenders; None if it was not measured.
     """
 
     entry: Entry
@@ -70,35 +71,36 @@ class Line:
 
     @property
     def n(self) -> int:
-        """The number of compared processes of each."""
+        """The number of compared processes of each contender."""
         return self.wall.n if self.wall else 0
 
     @property
-    def comparison(self) -> str:
-        """The result in a word: "equal", "less" or "more"; "" if there are too few processes."""
-        if self.wall is None or self.noise is None or min(self.n, self.noise.n) < ENOUGH:
+    def outcome(self) -> str:
+        """The outcome in a word: "equal", "less" or "more"; "" if there are too few processes."""
+        if self.wall is None or self.noise is None or min(self.n, self.noise.n) < MIN_PROCESSES:
             return ""
         if self.noise.low <= self.wall.median <= self.noise.high:
             return "equal"
         return "less" if self.wall.median < 1 else "more"
 
-    def verdict(self, most: float) -> str:
+    def verdict(self, bound: float) -> str:
         """
-        Return the verdict on a goal; "not measured" if there are too few processes.
+        Return the verdict on this comparison with *bound*: one of `VERDICTS`.
 
-        A goal is missed if three of four turns exceed the bound, and open if only the median does.
+        The bound is missed if three of four turns exceed it, and open if only the median does. With too few
+        processes, the verdict is "not measured".
         """
-        if self.wall is None or self.n < ENOUGH:
+        if self.wall is None or self.n < MIN_PROCESSES:
             return "not measured"
-        if self.comparison == "equal" and most >= 1:
+        if self.outcome == "equal" and bound >= 1:
             return "equal"
-        if self.wall.median <= most:
+        if self.wall.median <= bound:
             return "met"
-        return "missed" if self.wall.low > most else "open"
+        return "missed" if self.wall.low > bound else "open"
 
 
-def lines(content: Entry, part: str) -> Iterator[Line]:
-    """Yield each comparison of *part* in results."""
+def comparisons_in(part: str, content: Entry) -> Iterator[Comparison]:
+    """Yield each comparison of *part* in the results *content*."""
     for entry in content["measures"].values():
         if entry["part"] != part:
             continue
@@ -108,17 +110,18 @@ def lines(content: Entry, part: str) -> Iterator[Line]:
                     protocol.ratio(entry, figure, contender, peer, quantity) for quantity in ("wall", "cpu")
                 )
                 if wall:
-                    yield Line(entry, figure, contender, peer, wall, cpu, noise(content, entry, figure))
+                    yield Comparison(entry, figure, contender, peer, wall, cpu, noise(content, entry, figure))
 
 
 def noise(content: Entry, entry: Entry, figure: str) -> Spread | None:
-    """Return the spread of the ratio of equal contenders, None if it was not measured."""
+    """Return the spread of the ratio of equal contenders; None if it was not measured."""
     if not entry["again"]:
+        # The noise of another measure stands for that of this one.
         entry = content["measures"].get(f"{entry['part']}: {entry['noise']}", entry)
     ratio = protocol.ratio(entry, figure, AGAIN, entry["again"])
     if ratio is None:
         return None
-    # The ratio of the two may be taken either way round.
+    # Neither of two equal contenders is the peer, so that 1.1 and 1 / 1.1 are the same noise.
     factor = max(ratio.high, 1 / ratio.low)
     return Spread(1.0, 1 / factor, factor, ratio.n)
 
@@ -129,20 +132,20 @@ def _figures(entry: Entry, contender: str) -> list[str]:
     return sorted(names, key=lambda figure: figure != WHOLE)
 
 
-def lines_of(goal: Goal, content: Entry) -> list[Line]:
-    """Return the comparisons that *goal* is about."""
+def comparisons_of(goal: Goal, content: Entry) -> list[Comparison]:
+    """Return the comparisons in the results *content* that *goal* is about."""
     return [
-        line
+        comparison
         for part in goal.parts.split()
-        for line in lines(content, part)
-        if re.fullmatch(goal.figure, line.figure)
-        and re.search(goal.rows, line.entry["name"])
-        and re.search(goal.pairs, f"{line.contender}/{line.peer}")
+        for comparison in comparisons_in(part, content)
+        if re.fullmatch(goal.figures, comparison.figure)
+        and re.search(goal.measures, comparison.entry["name"])
+        and re.search(goal.pairs, f"{comparison.contender}/{comparison.peer}")
     ]
 
 
-def verdict(verdicts: Sequence[str]) -> str:
-    """Return the verdict on a goal with several comparisons: "missed" if one of them is missed."""
+def verdict_on_goal(verdicts: Sequence[str]) -> str:
+    """Return the verdict on a goal, by the *verdicts* on its comparisons: "missed" if one is missed."""
     if not verdicts or set(verdicts) == {"not measured"}:
         return "not measured"
     return "missed" if "missed" in verdicts else "held"
@@ -153,24 +156,24 @@ SHORT_LOOP = "early return"
 CONVERTED_COUNTER = "a counter as double"
 OTHER_CALLS = f"(?!{WHOLE}|{SHORT_LOOP}|{CONVERTED_COUNTER}).*"
 
-ALL = (
+GOALS = (
     Goal("From the start of Python to the end of the first kernel", "start mlir", "start to first kernel"),
     Goal(
         "The first kernel by itself",
         "start mlir",
         "the first kernel",
-        because="the kernel waits for the import of this package's modules, and of what it takes to keep "
+        cause="the kernel waits for the import of this package's modules, and of what it takes to keep "
         "results: about 25 ms beside the 160 that numba-cuda-mlir takes at least for one with C++",
     ),
     Goal("A later kernel of numba-cuda", "start", "later kernels"),
-    Goal("A later kernel of numba-cuda-mlir", "mlir", "later kernels", rows="link file"),
+    Goal("A later kernel of numba-cuda-mlir", "mlir", "later kernels", measures="link file"),
     Goal(
         "A later kernel of numba-cuda-mlir with cache=True",
         "mlir",
         "later kernels",
         1.6,
-        rows="cache=True",
-        because="the key of a kernel on disk has the options, link files and tools that numba-cuda-mlir's "
+        measures="cache=True",
+        cause="the key of a kernel on disk has the options, link files and tools that numba-cuda-mlir's "
         "lacks, which takes a tenth of a millisecond",
     ),
     Goal("Python to PTX by numba-cuda", "start", "Python to PTX"),
@@ -180,8 +183,8 @@ ALL = (
         "link",
         f"(?!{WHOLE}).*",
         1.15,
-        rows="caches off",
-        because="assembling the text with its calls inlined takes about as long as all of nvJitLink's link, "
+        measures="caches off",
+        cause="assembling the text with its calls inlined takes about as long as all of nvJitLink's link, "
         "which inlines nothing",
     ),
     Goal(
@@ -189,20 +192,20 @@ ALL = (
         "link",
         f"(?!{WHOLE}).*",
         1.6,
-        rows="caches full",
-        because="three results are looked for (compared prototypes, the text, the machine code), and one by "
+        measures="caches full",
+        cause="three results are looked for (compared prototypes, the text, the machine code), and one by "
         "nvJitLink: half a millisecond",
     ),
-    Goal("100 functions to all artifacts", "export", WHOLE, rows="100", pairs="export/cuda.compile"),
-    Goal("The same after an edit of one", "edits", WHOLE, 0.9, rows="100", pairs="one edit/export"),
+    Goal("100 functions to all artifacts", "export", WHOLE, measures="100", pairs="export/cuda.compile"),
+    Goal("The same after an edit of one", "edits", WHOLE, 0.9, measures="100", pairs="one edit/export"),
     Goal(
         "The same by two jobs",
         "edits",
         WHOLE,
         0.85,
-        rows="100",
+        measures="100",
         pairs="-j 2/export",
-        because="Numba and the front end are imported before the jobs begin, and the assembler makes the "
+        cause="Numba and the front end are imported before the jobs begin, and the assembler makes the "
         "machine code of all functions for an architecture in one run: three tenths of one job's time",
     ),
     Goal("The first kernel by `load()`", "load", "start to first kernel", 0.4, pairs="cache=True"),
@@ -213,7 +216,7 @@ ALL = (
         SHORT_LOOP,
         2.6,
         pairs="LTO/one source",
-        because="Numba's `range` counts in 64 bits, so that NVVM cannot tell that a loop has at most three "
+        cause="Numba's `range` counts in 64 bits, so that NVVM cannot tell that a loop has at most three "
         "turns, and unrolls it otherwise than the one of C++",
     ),
     Goal(
@@ -221,7 +224,7 @@ ALL = (
         "host",
         "(polynomial|struct), an element",
         1.1,
-        because="a NaN that is returned gets the bits that a GPU gives it, and for GCC a product is a fused "
+        cause="a NaN that is returned gets the bits that a GPU gives it, and for GCC a product is a fused "
         "operation, since it would otherwise fuse the product with a sum",
     ),
     Goal("A call from C++, inlined as PTX", "call", OTHER_CALLS, 1.03, pairs="inlined/LTO"),
@@ -232,7 +235,7 @@ ALL = (
         CONVERTED_COUNTER,
         1.4,
         pairs="inlined/LTO",
-        because="where NVVM sees the function's body it makes the conversion of a loop's counter to a double "
+        cause="where NVVM sees the function's body it makes the conversion of a loop's counter to a double "
         "into a running sum; text that is inlined after NVVM keeps the conversion in each turn",
     ),
     Goal(

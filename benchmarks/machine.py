@@ -1,7 +1,8 @@
 """
 Print the machine and the versions of packages as JSON.
 
-A script, and not a module of `benchmarks`: so Python imports the installed package, and not the checkout.
+`python -m benchmarks` runs this file as a script in a process of its own: so Python imports the installed
+package, and not the checkout.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ PACKAGES = (
 
 
 def last_line(*command: str) -> str:
-    """Return the last line that *command* prints, "" if it fails."""
+    """Return the last line that *command* prints; "" if the command fails."""
     try:
         process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
     except (OSError, subprocess.SubprocessError):
@@ -46,15 +47,15 @@ def find_gpu() -> dict[str, str]:
         from cuda.core import Device
 
         device = Device(0)
-        _, cuda = driver.cuDriverGetVersion()
+        _, cuda_release = driver.cuDriverGetVersion()
     except Exception:  # noqa: BLE001 - the exception depends on the missing part
         return {}
-    release = last_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "-i", "0")
+    driver_release = last_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "-i", "0")
     return {
         "GPU": device.name,
         "arch": "sm_{}{}".format(*device.compute_capability),
-        "driver": release,
-        "driver's CUDA": f"{cuda // 1000}.{cuda % 1000 // 10}",
+        "driver": driver_release,
+        "driver's CUDA": f"{cuda_release // 1000}.{cuda_release % 1000 // 10}",
     }
 
 
@@ -75,14 +76,15 @@ def find_versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
         # Python imports an editable installation in another way, which takes longer.
-        editable = '"editable": true' in (package.read_text("direct_url.json") or "")
-        versions[name] = package.version + " (editable)" * editable
+        is_editable = '"editable": true' in (package.read_text("direct_url.json") or "")
+        versions[name] = f"{package.version} (editable)" if is_editable else package.version
     try:
         from numba_ptxlink.assembler import compiler_version
     except ImportError:
         return versions
     versions["nvPTXCompiler"] = "{}.{}".format(*compiler_version())
     if nvcc := shutil.which("nvcc"):
+        # The line is such as "Build cuda_13.0.r13.0/compiler.36424714_0".
         versions["nvcc"] = last_line(nvcc, "--version").partition("/")[0].rpartition("r")[2]
     return versions
 

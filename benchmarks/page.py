@@ -1,8 +1,8 @@
 """
 Write the results of one machine to the documentation: `python -m benchmarks page FILE.json...`.
 
-Written are `docs/benchmarks.md` with its pictures and the raw file, and the parts of README and of the home
-page between two comments. Without a file, the page has no results.
+The page is `docs/benchmarks.md`, with its pictures and the samples as JSON. In README and in the home page,
+the text between two comments is replaced. Without a file, the page has no results.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from .goals import Line
+    from .goals import Comparison
 
+# The comments in README and in the home page.
 BEGIN, END = "<!-- benchmarks -->\n", "\n<!-- /benchmarks -->"
 HEAD = "<!-- Written by `python -m benchmarks page`. -->\n# Benchmarks"
-NONE = "No run has been made of this version; `python -m benchmarks` makes one."
+NO_RESULTS = "No run has been made of this version; `python -m benchmarks` makes one."
+# The contenders of the part "call" that the home page shows, by their names.
 WAYS = {
     "LTO": "linked as LTO-IR",
     "PTX inlined": "linked as PTX, inlined by this package",
@@ -46,7 +48,7 @@ for: their processor time and memory are not told.
 
 The noise is measured the same way: one contender runs twice in each turn, and its two processes are compared.
 A median within the noise is *equal*. A bound is *met* by the median, *missed* where three of four turns
-exceed it, and *open* where the median alone does; with fewer than {goals.ENOUGH} processes it is
+exceed it, and *open* where the median alone does; with fewer than {goals.MIN_PROCESSES} processes it is
 *not measured*. A goal is *held* if none of its comparisons has missed it.
 
 ## Run them
@@ -72,8 +74,8 @@ def write(content: Mapping[str, Any] | None, root: Path) -> None:
     for old_file in (*pictures.glob("*.svg"), *pictures.glob("*.json")):
         old_file.unlink()
     parts = "\n".join(f"| `{part}` | {rows.PARTS[part][0]} |" for part in rows.PARTS)
-    about = [*_results(content, pictures)] if content else [NONE]
-    page = "\n\n".join([HEAD, *about, METHOD + parts]) + "\n"
+    paragraphs = [*_results(content, pictures)] if content else [NO_RESULTS]
+    page = "\n\n".join([HEAD, *paragraphs, METHOD + parts]) + "\n"
     (docs / "benchmarks.md").write_text(page, encoding="utf-8")
     for file, text in (
         (root / "README.md", _for_readme(content, pictures)),
@@ -86,13 +88,12 @@ def write(content: Mapping[str, Any] | None, root: Path) -> None:
 def _results(content: Mapping[str, Any], pictures: Path) -> Iterator[str]:
     """Yield the paragraphs about *content*."""
     text = results.as_text(content)
-    raw = pictures / "results.json"
-    raw.write_text(text, encoding="utf-8")
-    drawn = plots.draw(pictures, content)
+    (pictures / "results.json").write_text(text, encoding="utf-8")
+    titles = plots.draw(pictures, content)
     machine = content["machine"]
     dates = sorted(entry["date"] for entry in content["measures"].values())
-    if "summary" in drawn:
-        yield f"![{drawn['summary']}](_static/benchmarks/summary.svg)"
+    if "summary" in titles:
+        yield f"![{titles['summary']}](_static/benchmarks/summary.svg)"
     yield (
         f"{machine_of(content)}: {results.in_words(machine)}. {results.in_words(content['versions'])}. "
         f"Commit {content['commit']}. Measured {dates[0]} to {dates[-1]} UTC. All samples are in [one file]"
@@ -100,8 +101,8 @@ def _results(content: Mapping[str, Any], pictures: Path) -> Iterator[str]:
     )
     yield f"## Goals\n\n{goal_table(content)}"
     yield from _causes(content)
-    if "goals" in drawn:
-        yield f"![{drawn['goals']}](_static/benchmarks/goals.svg)"
+    if "goals" in titles:
+        yield f"![{titles['goals']}](_static/benchmarks/goals.svg)"
     yield "## Results"
     for part in rows.PARTS:
         if results_table := table(content, part):
@@ -113,18 +114,18 @@ def _results(content: Mapping[str, Any], pictures: Path) -> Iterator[str]:
 def goal_table(content: Mapping[str, Any]) -> str:
     """Return a table of the goals with verdicts, and a table of all comparisons."""
     lines, goal_rows = [], []
-    for goal in goals.ALL:
-        comparisons = goals.lines_of(goal, content)
-        most = f"{goal.most:g}"
+    for goal in goals.GOALS:
+        comparisons = goals.comparisons_of(goal, content)
+        bound = f"{goal.bound:g}"
         if not comparisons:
-            lines.append([goal.text, "", most, "", "", "0", "not measured"])
-        verdicts = [line.verdict(goal.most) for line in comparisons]
+            lines.append([goal.text, "", bound, "", "", "0", "not measured"])
+        verdicts = [comparison.verdict(goal.bound) for comparison in comparisons]
         counts = Counter(verdicts)
         summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in goals.VERDICTS if counts[verdict])
-        goal_rows.append([goal.text, most, summary, goals.verdict(verdicts)])
+        goal_rows.append([goal.text, bound, summary, goals.verdict_on_goal(verdicts)])
         lines += [
-            [goal.text, _subject(line), most, *_ratios(line), verdict]
-            for line, verdict in zip(comparisons, verdicts, strict=True)
+            [goal.text, _subject(comparison), bound, *_ratios(comparison), verdict]
+            for comparison, verdict in zip(comparisons, verdicts, strict=True)
         ]
     header = ["goal", "measured", "at most", "ratio (quartiles)", "processor", "n", ""]
     return "\n\n".join(
@@ -135,9 +136,9 @@ def goal_table(content: Mapping[str, Any]) -> str:
 def _causes(content: Mapping[str, Any]) -> Iterator[str]:
     """Yield the known reasons why bounds are above `goals.EQUAL`, or missed."""
     causes = [
-        f"- {goal.text}: {goal.because}."
-        for goal in goals.ALL
-        if goal.because and goals.lines_of(goal, content)
+        f"- {goal.text}: {goal.cause}."
+        for goal in goals.GOALS
+        if goal.cause and goals.comparisons_of(goal, content)
     ]
     if causes:
         yield f"Why some bounds are above {goals.EQUAL}, or missed:\n\n" + "\n".join(causes)
@@ -147,15 +148,15 @@ def table(content: Mapping[str, Any], part: str) -> str:
     """Return a table of all comparisons of a part, "" without any."""
     lines = [
         [
-            f"{line.entry['name']}: {line.figure}",
-            line.contender,
-            _median(line, line.contender),
-            line.peer,
-            _median(line, line.peer),
-            *_ratios(line),
-            line.comparison,
+            f"{comparison.entry['name']}: {comparison.figure}",
+            comparison.contender,
+            _median(comparison, comparison.contender),
+            comparison.peer,
+            _median(comparison, comparison.peer),
+            *_ratios(comparison),
+            comparison.outcome,
         ]
-        for line in goals.lines(content, part)
+        for comparison in goals.comparisons_in(part, content)
     ]
     header = ["measured", "", "time", "beside", "time", "ratio (quartiles)", "processor", "n", ""]
     return _table(header, lines) if lines else ""
@@ -173,16 +174,16 @@ def _noise(content: Mapping[str, Any]) -> str:
 
 
 def _memory(content: Mapping[str, Any]) -> str:
-    """Return a table of the largest memory sizes of processes."""
+    """Return a table of the main memory that contenders and peers have used at most."""
     lines = []
     for entry in content["measures"].values():
         for pair in entry["pairs"]:
-            wholes = [entry["samples"][name][WHOLE] for name in pair]
-            if any("memory" not in whole for whole in wholes):
+            figures = [entry["samples"][name][WHOLE] for name in pair]
+            if any("memory" not in figure for figure in figures):
                 continue
-            used = [statistics.median(whole["memory"]) for whole in wholes]
-            cells = (f"{name}: {size / 1e6:.0f} MB" for name, size in zip(pair, used, strict=True))
-            lines.append([entry["part"], entry["name"], *cells, f"{used[0] / used[1]:.2f}"])
+            sizes = [statistics.median(figure["memory"]) for figure in figures]
+            cells = (f"{name}: {size / 1e6:.0f} MB" for name, size in zip(pair, sizes, strict=True))
+            lines.append([entry["part"], entry["name"], *cells, f"{sizes[0] / sizes[1]:.2f}"])
     return _table(["part", "measured", "", "beside", "ratio"], lines)
 
 
@@ -194,7 +195,7 @@ def _for_readme(content: Mapping[str, Any] | None, pictures: Path) -> str:
     ratio = f"{statistics.median(calls):.2f} times"
     spread = f"median of {len(calls)} programs, {min(calls):.2f} to {max(calls):.3g}"
     return (
-        f"![{plots.SUMMARY}](docs/_static/benchmarks/summary.svg)\n\n"
+        f"![{plots.SUMMARY_TITLE}](docs/_static/benchmarks/summary.svg)\n\n"
         f"On an {machine_of(content)} a call takes {ratio} as long as the same function in C++\n({spread}). "
         "[Benchmarks](docs/benchmarks.md) has the method, and the slower cases."
     )
@@ -219,38 +220,39 @@ def _for_home(content: Mapping[str, Any] | None) -> str:
 
 
 def machine_of(content: Mapping[str, Any]) -> str:
-    """Return the name of the device, or that there is none."""
+    """Return the name of the GPU; "machine without a GPU" if there is none."""
     return str(content["machine"].get("GPU", "machine without a GPU"))
 
 
-def _subject(line: Line) -> str:
+def _subject(comparison: Comparison) -> str:
     """Return the names of the part, the measure and the figure of a comparison."""
-    figure = "" if line.figure == WHOLE else f": {line.figure}"
-    return f"{line.entry['part']}, {line.entry['name']}{figure}"
+    figure = "" if comparison.figure == WHOLE else f": {comparison.figure}"
+    return f"{comparison.entry['part']}, {comparison.entry['name']}{figure}"
 
 
-def _ratios(line: Line) -> list[str]:
+def _ratios(comparison: Comparison) -> list[str]:
     """Return the ratios by the clock and by the processor, and the number of samples."""
-    wall, cpu = (_spread(spread) if spread else "" for spread in (line.wall, line.cpu))
-    return [wall, cpu, str(line.n)]
+    wall, cpu = (_spread(spread) if spread else "" for spread in (comparison.wall, comparison.cpu))
+    return [wall, cpu, str(comparison.n)]
 
 
 def _spread(spread: Spread) -> str:
     """Return a ratio with its quartiles; small ones have more digits."""
-    numbers = (spread.median, spread.low, spread.high)
-    ratio, low, high = (f"{number:.{2 if number >= 0.095 else 4}f}" for number in numbers)
-    return f"{ratio} ({low} to {high})" if spread.n > 1 else ratio
+    ratios = (spread.median, spread.low, spread.high)
+    median, low, high = (f"{ratio:.{2 if ratio >= 0.095 else 4}f}" for ratio in ratios)
+    return f"{median} ({low} to {high})" if spread.n > 1 else median
 
 
-def _median(line: Line, name: str) -> str:
-    """Return the median time of a contender."""
-    seconds = statistics.median(line.entry["samples"][name][line.figure]["wall"])
-    unit, factor = next(
-        (pair for pair in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)) if seconds * pair[1] >= 1), ("ns", 1e9)
-    )
-    return f"{seconds * factor:.3g} {unit}" if seconds * factor < 1000 else f"{seconds * factor:.0f} {unit}"
+def _median(comparison: Comparison, name: str) -> str:
+    """Return the median time of the contender *name* with its unit, such as "1.23 ms"."""
+    seconds = statistics.median(comparison.entry["samples"][name][comparison.figure]["wall"])
+    units = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
+    unit, factor = next(((unit, factor) for unit, factor in units if seconds * factor >= 1), ("ns", 1e9))
+    time = seconds * factor
+    return f"{time:.3g} {unit}" if time < 1000 else f"{time:.0f} {unit}"
 
 
 def _table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
     lines = [header, ["---"] * len(header), *body]
     return "\n".join("| " + " | ".join(re.sub(r"\|", r"\\|", cell) for cell in line) + " |" for line in lines)

@@ -12,17 +12,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-LESS, MORE, EVEN = "#0a7d4f", "#c2410c", "#6b7280"
-COLORS = dict(zip(goals.VERDICTS, (LESS, EVEN, "#eab308", MORE, "#d1d5db"), strict=True))
+GREEN, RED, GRAY = "#0a7d4f", "#c2410c", "#6b7280"
+VERDICT_COLORS = dict(zip(goals.VERDICTS, (GREEN, GRAY, "#eab308", RED, "#d1d5db"), strict=True))
+# The contenders of the part "call" that the summary shows, by their names.
 WAYS = {
     "LTO": "Python, as LTO-IR",
     "PTX inlined": "Python, as PTX by numba-ptxlink",
     "PTX": "Python, as PTX by NVIDIA's linker",
 }
 STYLE = {"font.size": 9, "font.family": "DejaVu Sans", "svg.fonttype": "none", "svg.hashsalt": "ptxlink"}
-SUMMARY = "A function in Python is as fast as one in C++, and the first kernel of a process comes earlier"
-GOALS = "Each goal: the median and quartiles of its ratio, and its bound"
-START = "start to first kernel"
+SUMMARY_TITLE = (
+    "A function in Python is as fast as one in C++, and the first kernel of a process comes earlier"
+)
+GOALS_TITLE = "Each goal: the median and quartiles of its ratio, and its bound"
+START_FIGURE = "start to first kernel"
 
 
 def draw(folder: Path, content: Mapping[str, Any]) -> dict[str, str]:
@@ -32,24 +35,27 @@ def draw(folder: Path, content: Mapping[str, Any]) -> dict[str, str]:
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    drawn = {}
+    titles = {}
     with plt.rc_context(STYLE):
-        for name, (plot, title) in {"summary": (_summary, SUMMARY), "goals": (_goals, GOALS)}.items():
+        for name, (plot, title) in {
+            "summary": (_summary, SUMMARY_TITLE),
+            "goals": (_goals, GOALS_TITLE),
+        }.items():
             figure = plot(content)
             if figure is not None:
                 path = folder / f"{name}.svg"
                 figure.savefig(path, bbox_inches="tight", facecolor="white", metadata={"Date": None})
                 plt.close(figure)
-                drawn[name] = title
-    return drawn
+                titles[name] = title
+    return titles
 
 
 def ratios_of_calls(content: Mapping[str, Any]) -> dict[str, list[float]]:
-    """Return the medians of calls from C++, by the way of linking; empty without a device."""
+    """Return the median ratios of calls from C++ to C++ alone, by contender; empty without a device."""
     ratios: dict[str, list[float]] = {}
-    for line in goals.lines(content, "call"):
-        if line.peer == "one source" and line.figure != goals.WHOLE and line.wall:
-            ratios.setdefault(line.contender, []).append(line.wall.median)
+    for comparison in goals.comparisons_in("call", content):
+        if comparison.peer == "one source" and comparison.figure != goals.WHOLE and comparison.wall:
+            ratios.setdefault(comparison.contender, []).append(comparison.wall.median)
     return ratios
 
 
@@ -60,27 +66,32 @@ def _summary(content: Mapping[str, Any]) -> Any:
     calls = ratios_of_calls(content)
     kernels = {
         {PLUGIN.format("numba-cuda"): "with numba-ptxlink", LOAD: "exported, without Numba"}[
-            line.contender
-        ]: line
+            comparison.contender
+        ]: comparison
         for part in ("start", "load")
-        for line in goals.lines(content, part)
-        if line.figure == START and "cache=True" in f"{line.entry['name']}, {line.peer}"
+        for comparison in goals.comparisons_in(part, content)
+        if comparison.figure == START_FIGURE
+        and "cache=True" in f"{comparison.entry['name']}, {comparison.peer}"
     }
-    firsts = {title: line.wall.median for title, line in kernels.items() if line.wall}
-    if not calls or not firsts:
+    first_kernels = {
+        title: comparison.wall.median for title, comparison in kernels.items() if comparison.wall
+    }
+    if not calls or not first_kernels:
         return None
     bars = (
         {"C++, in one source": 1.0, **{title: statistics.median(calls[way]) for way, title in WAYS.items()}},
-        {CACHED: 1.0, **firsts},
+        {CACHED: 1.0, **first_kernels},
     )
-    figure, both = plt.subplots(1, 2, figsize=(9.6, 1.9))
+    figure, both_axes = plt.subplots(1, 2, figsize=(9.6, 1.9))
     titles = (
         "Function called by a C++ kernel: time, shorter is better",
         "First kernel of a process: time, shorter is better",
     )
-    for axes, title, ratios in zip(both, titles, bars, strict=True):
+    for axes, title, ratios in zip(both_axes, titles, bars, strict=True):
         for y, ratio in enumerate(ratios.values()):
-            axes.barh(y, ratio, height=0.7, color=LESS if y and ratio < 1.05 else MORE if y else EVEN)
+            # The first bar, of the peer, is gray.
+            color = GREEN if ratio < 1.05 else RED
+            axes.barh(y, ratio, height=0.7, color=color if y else GRAY)
             axes.text(ratio, y, f" {ratio:.2f}x", va="center", weight="bold")
         axes.set_yticks(range(len(ratios)), ratios)
         axes.invert_yaxis()
@@ -96,17 +107,22 @@ def _goals(content: Mapping[str, Any]) -> Any:
     import matplotlib.pyplot as plt
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    comparisons = [(goal, line) for goal in goals.ALL for line in goals.lines_of(goal, content) if line.wall]
+    comparisons = [
+        (goal, comparison)
+        for goal in goals.GOALS
+        for comparison in goals.comparisons_of(goal, content)
+        if comparison.wall
+    ]
     if not comparisons:
         return None
     figure, axes = plt.subplots(figsize=(5, 0.8 + 0.2 * len(comparisons)))
     labels = []
-    for y, (goal, line) in enumerate(comparisons):
-        wall, color = line.wall, COLORS[line.verdict(goal.most)]
+    for y, (goal, comparison) in enumerate(comparisons):
+        wall, color = comparison.wall, VERDICT_COLORS[comparison.verdict(goal.bound)]
         bar = [[max(wall.median - wall.low, 0)], [max(wall.high - wall.median, 0)]]
         axes.errorbar(wall.median, y, xerr=bar, fmt="o", color=color, ms=4, elinewidth=3)
-        axes.plot([goal.most] * 2, [y - 0.4, y + 0.4], color="black", lw=1)
-        label = f"{goal.text} ({line.entry['part']}, {line.entry['name']}, {line.figure})"
+        axes.plot([goal.bound] * 2, [y - 0.4, y + 0.4], color="black", lw=1)
+        label = f"{goal.text} ({comparison.entry['part']}, {comparison.entry['name']}, {comparison.figure})"
         labels.append(label.replace("`", ""))
     axes.set_xscale("log")
     axes.set_yticks(range(len(labels)), labels, fontsize=7)
@@ -118,7 +134,7 @@ def _goals(content: Mapping[str, Any]) -> Any:
     axes.set_axisbelow(True)
     axes.spines[["left", "right", "top"]].set_visible(False)
     axes.set_xlabel("ratio to the peer: left of 1 needs less; the line is the bound")
-    for verdict, color in COLORS.items():
+    for verdict, color in VERDICT_COLORS.items():
         axes.plot([], [], "o", color=color, label=verdict)
-    axes.legend(ncols=len(COLORS), loc="lower center", bbox_to_anchor=(0.0, 1.0), frameon=False)
+    axes.legend(ncols=len(VERDICT_COLORS), loc="lower center", bbox_to_anchor=(0.0, 1.0), frameon=False)
     return figure

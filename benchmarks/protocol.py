@@ -4,9 +4,9 @@ Run the processes of all contenders in turns, and collect their figures.
 A contender is the command of a process, its environment and the state of its caches. A measure is a group of
 contenders that do the same work. Each turn runs one process of every contender of every measure, in the
 reverse order every second time, so that a slow phase of the machine slows all contenders. Each contender has
-another folder, with the caches of this package, of the driver, and of the front ends.
+a folder of its own, with the caches of this package, of the driver, and of the front ends.
 
-A program prints its figures as JSON on the last line: names, with the seconds by the clock and by the
+A program prints its figures as JSON on the last line: for each name, the seconds by the clock and by the
 processor. This module adds the figures of the whole process, with its largest memory size.
 """
 
@@ -31,11 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
+# The name of the figure of a whole process, and of the contender that repeats another one.
 WHOLE = "the whole process"
 AGAIN = "the same again"
 # The variable with the time at which a process was started, by `time.perf_counter`.
-BEGUN = "BENCHMARK_BEGUN"
-TIMEOUT = 300
+START_VARIABLE = "BENCHMARK_BEGUN"
+TIMEOUT_SECONDS = 300
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,9 @@ class Contender:
         caches: "off": no cache is used; "empty": caches are emptied before each process; "full": caches have
             the results of an earlier process, which does not count.
         environ: Additional environment variables.
-        prepare: Arguments of the interpreter for a command that runs once before, in the contender's folder.
-        ours: Whether the command uses this package.
+        prepare: Arguments of the interpreter for a command that runs once before the first turn, in the
+            contender's folder; empty for none.
+        uses_package: Whether the command uses this package.
         detached: Whether the command starts processes and does not wait for them. Their processor time and
             memory cannot be measured.
         python: The interpreter.
@@ -61,7 +63,7 @@ class Contender:
     caches: Literal["off", "empty", "full"] = "off"
     environ: Mapping[str, str] = field(default_factory=dict)
     prepare: tuple[str, ...] = ()
-    ours: bool = False
+    uses_package: bool = False
     detached: bool = False
     python: str = sys.executable
 
@@ -74,11 +76,13 @@ class Measure:
     Args:
         part: The name of its part, an argument of `--only`.
         name: The name of the measured work.
-        contenders: The contenders; the first is the peer of the others, if there are no *pairs*.
-        pairs: Pairs of a contender and its peer.
-        again: The contender that runs twice in each turn: the two processes differ by the noise only.
-        noise: The measure of the same part whose noise is used, if not that of this measure.
-        missing: The reason why this machine cannot measure it, "" if it can.
+        contenders: The contenders.
+        pairs: Pairs of the names of a contender and its peer; if empty, the first contender is the peer of
+            all others.
+        again: The contender that runs twice in each turn, so that its two processes differ only by the noise;
+            "" for none.
+        noise: The name of the measure of this part that measures the noise; "" for this measure.
+        skip_reason: The reason why this machine cannot measure it; "" if it can.
     """
 
     part: str
@@ -87,7 +91,7 @@ class Measure:
     pairs: tuple[tuple[str, str], ...] = ()
     again: str = ""
     noise: str = ""
-    missing: str = ""
+    skip_reason: str = ""
 
     @property
     def key(self) -> str:
@@ -95,19 +99,20 @@ class Measure:
         return f"{self.part}: {self.name}"
 
     @property
-    def compared(self) -> tuple[tuple[str, str], ...]:
-        """The pairs of a contender and its peer."""
-        return self.pairs or tuple((other.name, self.contenders[0].name) for other in self.contenders[1:])
+    def compared_pairs(self) -> tuple[tuple[str, str], ...]:
+        """The pairs of the names of a contender and its peer."""
+        peer, *compared = self.contenders
+        return self.pairs or tuple((contender.name, peer.name) for contender in compared)
 
     @property
     def processes(self) -> list[Contender]:
-        """The contenders that run in a turn."""
-        again = [
+        """The contenders that run in a turn: all, and one of them again."""
+        repeated = [
             dataclasses.replace(contender, name=AGAIN)
             for contender in self.contenders
             if contender.name == self.again
         ]
-        return [*self.contenders, *again]
+        return [*self.contenders, *repeated]
 
 
 @dataclass(frozen=True)
@@ -122,20 +127,21 @@ class Spread:
     @classmethod
     def of(cls, ratios: Sequence[float]) -> Spread:
         """Return the spread of *ratios*."""
+        # `quantiles` needs two values.
         at_least_two = ratios if len(ratios) > 1 else [*ratios, *ratios]
         low, median, high = statistics.quantiles(at_least_two, n=4, method="inclusive")
         return cls(median, low, high, len(ratios))
 
 
 class FailedError(Exception):
-    """A process failed. The message has its name and the last line that it wrote."""
+    """A process failed. The message has the contender's name and the last line that the process wrote."""
 
 
 def compare_with(measures: Sequence[Measure], python: str) -> list[Measure]:
-    """Return measures that compare this package with the one that the interpreter *python* finds."""
+    """Return measures that compare this package with the version that the interpreter *python* imports."""
     comparisons = []
     for measure in measures:
-        new_contenders = [contender for contender in measure.contenders if contender.ours]
+        new_contenders = [contender for contender in measure.contenders if contender.uses_package]
         old_contenders = [
             dataclasses.replace(contender, name=f"{contender.name}, before", python=python)
             for contender in new_contenders
@@ -166,62 +172,64 @@ def run(
         measures: The measures.
         turns: The number of processes of each contender that count.
         end: The time, by `time.monotonic`, after which no turn should end.
-        warm: Whether every contender runs in the first turn, and not only those with full caches.
+        warm: Whether all contenders run in the turn that does not count, or only those with full caches.
         keep: Called with a measure and all of its samples after each turn.
     """
-    failed: dict[str, str] = {}
+    failure_reasons: dict[str, str] = {}
     samples: dict[str, Any] = {measure.key: {} for measure in measures}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
-        longest = 0.0
+        longest_turn = 0.0
         for turn in range(-1, turns):
             start_time = time.monotonic()
-            if start_time + longest > end:
+            if start_time + longest_turn > end:
                 print(f"  the time is over after {max(turn, 0)} turns", flush=True)
                 break
             for number, measure in enumerate(measures):
-                if measure.key in failed:
+                if measure.key in failure_reasons:
                     continue
-                counted = turn >= 0
-                in_this_turn = [
+                is_counted = turn >= 0
+                contenders = [
                     (contender, Path(scratch, f"{number}.{index}"))
                     for index, contender in enumerate(measure.processes)
-                    if counted or warm or contender.caches == "full"
+                    if is_counted or warm or contender.caches == "full"
                 ]
                 try:
+                    # Every second turn is in the reverse order.
                     new_samples = {
                         contender.name: sample(contender, folder)
-                        for contender, folder in in_this_turn[:: 1 - 2 * (turn % 2)]
+                        for contender, folder in (contenders[::-1] if turn % 2 else contenders)
                     }
                 except FailedError as error:
-                    failed[measure.key] = str(error)
+                    failure_reasons[measure.key] = str(error)
                     print(f"  {measure.key}: {error}", flush=True)
                     continue
-                if counted:
+                if is_counted:
                     _append(samples[measure.key], new_samples)
                     keep(measure, samples[measure.key])
             duration = time.monotonic() - start_time
-            longest = max(longest, duration)
+            longest_turn = max(longest_turn, duration)
             print(f"  turn {turn + 1} of {turns}: {duration:.0f} s", flush=True)
-    return failed
+    return failure_reasons
 
 
 def _append(samples: dict[str, Any], new_samples: Mapping[str, Any]) -> None:
+    """Append each value of *new_samples* to its list in *samples*: by contender, figure and quantity."""
     for contender, figures in new_samples.items():
         for figure, quantities in figures.items():
-            lists = samples.setdefault(contender, {}).setdefault(figure, {})
+            values_by_quantity = samples.setdefault(contender, {}).setdefault(figure, {})
             for quantity, value in quantities.items():
-                lists.setdefault(quantity, []).append(float(f"{value:.6g}"))
+                values_by_quantity.setdefault(quantity, []).append(float(f"{value:.6g}"))
 
 
 def sample(contender: Contender, folder: Path) -> dict[str, dict[str, float]]:
     """Run one process of *contender* in its folder; return its figures."""
     caches = folder / "caches"
-    new = not folder.exists()
+    is_first = not folder.exists()
     if contender.caches == "empty":
         shutil.rmtree(caches, ignore_errors=True)
     caches.mkdir(parents=True, exist_ok=True)
     environ = environment(contender, folder, caches)
-    if new and contender.prepare:
+    if is_first and contender.prepare:
         _process([contender.python, *contender.prepare], folder, environ, contender.name)
     figures = _process([contender.python, *contender.command], folder, environ, contender.name)
     if contender.detached:
@@ -234,11 +242,11 @@ def environment(contender: Contender, folder: Path, caches: Path) -> dict[str, s
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")}
     # Let Python compile packages to bytecode once, as users do.
     inherited.pop("PYTHONDONTWRITEBYTECODE", None)
-    off = contender.caches == "off"
+    is_off = contender.caches == "off"
     return {
         **inherited,
-        "NUMBA_PTXLINK_CACHE": "0" if off else str(caches / "ptxlink"),
-        "CUDA_CACHE_DISABLE": str(int(off)),
+        "NUMBA_PTXLINK_CACHE": "0" if is_off else str(caches / "ptxlink"),
+        "CUDA_CACHE_DISABLE": str(int(is_off)),
         "CUDA_CACHE_PATH": str(caches / "driver"),
         "NUMBA_CACHE_DIR": str(caches / "numba"),
         "XDG_CACHE_HOME": str(caches / "others"),
@@ -257,7 +265,7 @@ def _process(
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env={**environ, BEGUN: repr(start_time)},
+            env={**environ, START_VARIABLE: repr(start_time)},
             stdout=subprocess.PIPE,
             stderr=errors,
             start_new_session=True,
@@ -270,12 +278,14 @@ def _process(
             process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             errors.seek(0)
-            last = errors.read().decode(errors="replace").strip().rpartition("\n")[2]
-            raise FailedError(f"{name} ended with {process.returncode}: {last}")
+            last_line = errors.read().decode(errors="replace").strip().rpartition("\n")[2]
+            raise FailedError(f"{name} ended with {process.returncode}: {last_line}")
+    # The kernel counts memory in KiB.
     whole = {"wall": wall, "cpu": usage.ru_utime + usage.ru_stime, "memory": 1024.0 * usage.ru_maxrss}
     lines = printed.splitlines()
     figures = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
-    return {**{figure: {"wall": w, "cpu": c} for figure, (w, c) in figures.items()}, WHOLE: whole}
+    own_figures = {figure: {"wall": seconds[0], "cpu": seconds[1]} for figure, seconds in figures.items()}
+    return {**own_figures, WHOLE: whole}
 
 
 @contextlib.contextmanager
@@ -287,7 +297,7 @@ def _kill_on_timeout(process: subprocess.Popen[bytes]) -> Iterator[None]:
             os.killpg(process.pid, signal.SIGKILL)
 
     old_handler = signal.signal(signal.SIGALRM, kill)
-    signal.alarm(TIMEOUT)
+    signal.alarm(TIMEOUT_SECONDS)
     try:
         yield
     except BaseException:
@@ -301,9 +311,14 @@ def _kill_on_timeout(process: subprocess.Popen[bytes]) -> Iterator[None]:
 def ratio(
     entry: Mapping[str, Any], figure: str, contender: str, peer: str, quantity: str = "wall"
 ) -> Spread | None:
-    """Return the ratios of *contender* to *peer* in the results of a measure, None if there are none."""
-    above, below = (
+    """Return the ratios of *contender* to *peer* in the results of a measure; None if there are none."""
+    numerators, denominators = (
         entry["samples"].get(name, {}).get(figure, {}).get(quantity, []) for name in (contender, peer)
     )
-    ratios = [a / b for a, b in zip(above, below, strict=False) if b]
+    # An interrupted turn has fewer samples of some contenders.
+    ratios = [
+        numerator / denominator
+        for numerator, denominator in zip(numerators, denominators, strict=False)
+        if denominator
+    ]
     return Spread.of(ratios) if ratios else None

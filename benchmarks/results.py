@@ -24,41 +24,48 @@ FOLDER = ROOT / "build" / "benchmarks"
 def describe(commit: str) -> dict[str, Any]:
     """Return the machine and the versions that a process of this interpreter finds, and the commit."""
     command = [sys.executable, str(HERE / "machine.py")]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return {**json.loads(done.stdout.splitlines()[-1]), "commit": commit or find_commit()}
+    process = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return {**json.loads(process.stdout.splitlines()[-1]), "commit": commit or find_commit()}
 
 
 def find_commit() -> str:
-    """Return the commit of the checkout, with a mark if files have changed since."""
+    """Return the commit of the checkout, with "-dirty" if files have changed since; "" without git."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout.strip()
+    return process.stdout.strip()
 
 
-def name(machine: Mapping[str, Any]) -> str:
-    """Return the name of a machine's files: its GPU's, else its processor's with the number of cores."""
+def file_stem(machine: Mapping[str, Any]) -> str:
+    """Return the name of a machine's file: its GPU's, else its processor's with the number of cores."""
     words = machine.get("GPU") or f"no-GPU {machine['CPU']} {machine['cores']} cores"
+    # Without "(R)" and "@ 2.40GHz".
     words = re.sub(r"\([^)]*\)|@.*?Hz", " ", words)
     return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
 
 
 def in_words(cells: Mapping[str, Any]) -> str:
-    """Return names and values in a line."""
+    """Return names and values in a line: "Python 3.11.7, numba 0.62.1"."""
     return ", ".join(f"{key} {cell}" for key, cell in cells.items())
 
 
 class Results:
-    """The results of one machine; all of them are in the file whenever a method has returned."""
+    """
+    The results of one machine; all of them are in the file whenever a method has returned.
 
-    def __init__(self, file: Path, head: Mapping[str, Any]) -> None:
+    Args:
+        file: The file; if it has results of the same machine, versions and commit, these are kept.
+        description: The machine, the versions and the commit, as `describe` returns them.
+    """
+
+    def __init__(self, file: Path, description: Mapping[str, Any]) -> None:
         self.file = file
-        self.content: dict[str, Any] = {**head, "measures": {}}
+        self.content: dict[str, Any] = {**description, "measures": {}}
         if file.exists():
             earlier = json.loads(file.read_text(encoding="utf-8"))
-            if comparable(earlier) == comparable(head):
+            if comparable_part(earlier) == comparable_part(description):
                 self.content = earlier
             else:
                 print(f"{file.name} is of another machine, commit or versions; it is written anew.")
@@ -68,7 +75,7 @@ class Results:
         self.content["measures"][measure.key] = {
             "part": measure.part,
             "name": measure.name,
-            "pairs": [*map(list, measure.compared)],
+            "pairs": [*map(list, measure.compared_pairs)],
             "again": measure.again,
             "noise": measure.noise,
             "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
@@ -83,15 +90,15 @@ class Results:
 
 def as_text(content: Mapping[str, Any]) -> str:
     """Return *content* as JSON with a line for each measure."""
-    head = {key: cell for key, cell in content.items() if key != "measures"}
+    description = {key: cell for key, cell in content.items() if key != "measures"}
     measures = ",\n".join(
         f"{json.dumps(key)}: {json.dumps(entry)}" for key, entry in content["measures"].items()
     )
-    return f'{json.dumps(head, indent=1)[:-2]},\n "measures": {{\n{measures}\n}}}}\n'
+    return f'{json.dumps(description, indent=1)[:-2]},\n "measures": {{\n{measures}\n}}}}\n'
 
 
-def comparable(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts of a description that have to be equal in one file of results."""
+def comparable_part(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a description that has to be equal for all results in one file."""
     machine = {key: value for key, value in content["machine"].items() if key != "system"}
     return {"machine": machine, "versions": content["versions"], "commit": content["commit"]}
 
@@ -102,9 +109,9 @@ def merge(contents: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         return None
     merged = {**contents[0], "measures": {}}
     for content in contents:
-        if comparable(content) != comparable(merged):
+        if comparable_part(content) != comparable_part(merged):
             raise SystemExit(
-                "The files are of several machines, commits or versions; a page has the results of one."
+                "The files are of several machines, commits or versions; pass files of one of each."
             )
         merged["measures"] |= content["measures"]
     return merged

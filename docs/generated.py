@@ -1,7 +1,8 @@
 """
-Parts of pages that Sphinx makes of the package, so that they cannot be out of date.
+Sphinx directives that generate parts of pages from the package, so that pages agree with the code.
 
-`messages` lists the message of each `raise` in the source, and `generated` shows the tables of `tables`.
+The directive `messages` lists the messages of each exception class in the source, and `generated` shows a
+table of the module `tables`.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 PACKAGE = Path(__file__).parents[1] / "numba_ptxlink"
-VARIES = "…"
-"""What is shown of a value that a message has in it."""
+VALUE_MARK = "…"
+"""The text that stands for a value in a message."""
 
-# A message of fewer words is one that another place puts together.
-_FEWEST = 4
-_FEWEST_OF_PART = 8
-# A cause, and after a semicolon or a full stop a cure. Code has braces.
+# Shorter messages are put together elsewhere, from parts that are sentences.
+_MIN_MESSAGE_WORDS = 4
+_MIN_PART_WORDS = 8
+# A cause, and after a semicolon or a full stop a cure: "there is no driver; install one". Code has braces.
 _SENTENCE = re.compile(r"[^{}\n]*\w[`')]*(; [a-z]|\. [A-Z])[^{}\n;]*\w[^{}\n;]*")
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|$])")
 
@@ -39,77 +40,83 @@ def messages() -> dict[str, list[str]]:
         for node in ast.walk(ast.parse(path.read_text())):
             name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
             if name in texts_by_class and node.args:
-                text = _text(node.args[0])
-                if len(_words(text).split()) >= _FEWEST:
+                text = _message_text(node.args[0])
+                if len(_words_of(text).split()) >= _MIN_MESSAGE_WORDS:
                     texts_by_class[name].add(text)
-    listed = "\n".join(text for texts in texts_by_class.values() for text in texts)
-    texts_by_class["Parts of messages, and warnings"] = {text for text in _sentences() if text not in listed}
-    return {name: sorted(texts, key=_words) for name, texts in texts_by_class.items() if texts}
+    messages_text = "\n".join(text for texts in texts_by_class.values() for text in texts)
+    texts_by_class["Parts of messages, and warnings"] = {
+        text for text in _sentences() if text not in messages_text
+    }
+    return {name: sorted(texts, key=_words_of) for name, texts in texts_by_class.items() if texts}
 
 
 def _sentences() -> set[str]:
-    """Return the texts in the source that are a cause and a cure, and no docstrings."""
+    """Return the texts in the source, without docstrings, that consist of a cause and a cure."""
     sentences = set()
-    # The descriptions of the command line are on a page of their own.
-    for path in (
-        path for path in PACKAGE.rglob("*.py") if not {"_cli", "cli"} & {path.parent.name, path.stem}
-    ):
+    for path in PACKAGE.rglob("*.py"):
+        # The descriptions of the command line are on a page of their own.
+        if {"_cli", "cli"} & {path.parent.name, path.stem}:
+            continue
         tree = ast.parse(path.read_text())
-        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        docstrings |= {
+        # Docstrings, and the parts of f-strings, which are read as a whole.
+        skipped = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        skipped |= {
             id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values
         }
         texts = (
-            _text(node)
+            _message_text(node)
             for node in ast.walk(tree)
-            if isinstance(node, (ast.Constant, ast.JoinedStr)) and id(node) not in docstrings
+            if isinstance(node, (ast.Constant, ast.JoinedStr)) and id(node) not in skipped
         )
         sentences |= {
-            text for text in texts if _SENTENCE.fullmatch(text) and len(text.split()) >= _FEWEST_OF_PART
+            text for text in texts if _SENTENCE.fullmatch(text) and len(text.split()) >= _MIN_PART_WORDS
         }
     return sentences
 
 
-def _text(node: ast.expr) -> str:
+def _message_text(node: ast.expr) -> str:
+    """Return the text of an expression, with `VALUE_MARK` in place of values."""
     if isinstance(node, ast.Constant):
-        return re.sub("%[sdr]", VARIES, str(node.value))
+        return re.sub("%[sdr]", VALUE_MARK, str(node.value))
     if isinstance(node, ast.JoinedStr):
-        return re.sub(f"{VARIES}{{2,}}", VARIES, "".join(map(_text, node.values)))
+        return re.sub(f"{VALUE_MARK}{{2,}}", VALUE_MARK, "".join(map(_message_text, node.values)))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "with_location":
-        return _text(node.args[1])
+        return _message_text(node.args[1])
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _text(node.left) + _text(node.right)
-    return VARIES
+        return _message_text(node.left) + _message_text(node.right)
+    return VALUE_MARK
 
 
-def _words(text: str) -> str:
-    return text.replace(VARIES, " ").lstrip("'\",:;. ").lower()
+def _words_of(text: str) -> str:
+    """Return the words of a message, by which messages are counted and sorted."""
+    return text.replace(VALUE_MARK, " ").lstrip("'\",:;. ").lower()
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
+    """Return *text* for Markdown, in one line."""
     return _MARKUP.sub(r"\\\1", " ".join(text.split()))
 
 
 class Messages(SphinxDirective):
-    """Lists the messages of each exception class."""
+    """The directive that lists the messages of each exception class."""
 
     def run(self) -> list[nodes.Node]:
         """Return the lists, each below its class."""
         lines: list[str] = []
         for name, texts in messages().items():
-            lines += ["", f"### {name}", "", *(f"- {_escaped(text)}" for text in texts)]
+            lines += ["", f"### {name}", "", *(f"- {_escape(text)}" for text in texts)]
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
 
 class Table(SphinxDirective):
-    """Shows one of the tables: its name, and the argument of its function if there is one."""
+    """The directive that shows a table, by the name of a function of `tables` and its argument, if any."""
 
     required_arguments = 1
     optional_arguments = 1
 
     def run(self) -> list[nodes.Node]:
         """Return the table."""
-        # Sphinx does not know the files that a table is made of.
+        # Read the page at each build, since Sphinx does not know the files that a table is made of.
         self.env.note_reread()
         name, *arguments = self.arguments
         return self.parse_text_to_nodes(getattr(tables, name)(*arguments))

@@ -1,4 +1,4 @@
-"""Writes a page at the address of each one that was renamed or merged, which leads to its successor."""
+"""Write a page at the old address of each renamed or merged page, which redirects to the new page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REDIRECTS = {
     "reference/toolkits": "reference/versions#which-tool-makes-machine-code",
     "start/words": "explanation/design#forms-of-code",
 }
-"""The names of pages that are gone, and the page and section that has their subject."""
+"""The old names of pages, and the page, with a section if it is only a part, that replaces each."""
 
 _PAGE = """\
 <!DOCTYPE html>
@@ -46,18 +46,18 @@ _PAGE = """\
 
 
 def write_redirects(app: Sphinx, exception: Exception | None) -> None:
-    """Write the pages after a build of HTML."""
+    """Write the pages after a build of HTML; *exception* is the error that has ended the build, if any."""
     if exception or app.builder.format != "html":
         return
-    for old, new in REDIRECTS.items():
-        page, _, section = new.partition("#")
-        path = Path(app.outdir, f"{old}.html")
-        url = posixpath.relpath(f"{page}.html", posixpath.dirname(old) or ".")
+    for old_page, target in REDIRECTS.items():
+        page, _, section = target.partition("#")
+        path = Path(app.outdir, f"{old_page}.html")
+        url = posixpath.relpath(f"{page}.html", posixpath.dirname(old_page) or ".")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_PAGE.format(url=html.escape(f"{url}#{section}" if section else url)))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the function."""
+    """Let Sphinx call `write_redirects` at the end of a build."""
     app.connect("build-finished", write_redirects)
     return {"parallel_read_safe": True}

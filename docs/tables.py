@@ -1,7 +1,8 @@
 """
-Tables of pages, made of the package and of data beside them. `generated` shows them.
+Generate the tables of pages, from the package and from files of data.
 
-Sphinx is not imported here, so that tests read the tables without it.
+A page shows a table by the directive `generated`. Sphinx is not imported here, so that tests read the tables
+without it.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from numba_ptxlink import _config
 ROOT = Path(__file__).parents[1]
 KNOWN = Path(__file__).parent / "known.toml"
 SUITES = ROOT / "tests" / "thirdparty" / "suites.toml"
-OUTCOMES = Path(__file__).parent / "reference"
+OUTCOMES_FOLDER = Path(__file__).parent / "reference"
+# The outcome of a step without an error.
 _WORKS = "works"
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    """Return a table in Markdown."""
+    """Return a table in Markdown; the text of empty cells is one space."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n".replace("|  |", "| |") for line in lines)
 
@@ -54,10 +56,11 @@ def errors() -> str:
 
 
 def environment() -> str:
-    """Return the table of environment variables, out of the docstring of the configuration."""
+    """Return the table of environment variables, from the docstring of `Config`."""
     text = inspect.getdoc(_config.Config) or ""
-    variables = re.findall(r"^    \w+: (NUMBA_PTXLINK\w*): (.+(?:\n {8}.+)*)", text, re.MULTILINE)
-    rows = [[f"`{name}`", *" ".join(meaning.split()).split(". ", 1)] for name, meaning in variables]
+    # For example "    mode: NUMBA_PTXLINK: 1, 0 or auto. Whether ...", with continuation lines.
+    entries = re.findall(r"^    \w+: (NUMBA_PTXLINK\w*): (.+(?:\n {8}.+)*)", text, re.MULTILINE)
+    rows = [[f"`{name}`", *" ".join(description.split()).split(". ", 1)] for name, description in entries]
     return table(["variable", "values, the default first", "effect"], rows)
 
 
@@ -65,43 +68,57 @@ def gallery() -> str:
     """Return the table of examples, with the first sentence of each program."""
     rows = []
     for folder in sorted((ROOT / "examples").iterdir()):
-        path = program(folder)
+        path = find_program(folder)
         rows.append([f"`{path.relative_to(ROOT)}`", _first_sentence(path)])
     return table(["program", "about"], rows)
 
 
-def program(folder: Path) -> Path:
-    """Return the program of an example."""
-    named = [folder / name for name in ("main.cu", "main.cpp")]
+def find_program(folder: Path) -> Path:
+    """Return the program of the example in *folder*: main.cu, main.cpp, or the first script."""
+    cxx_programs = [folder / name for name in ("main.cu", "main.cpp")]
     scripts = [path for path in sorted(folder.glob("*.py")) if "__main__" in path.read_text()]
-    return next(path for path in (*named, *scripts) if path.exists())
+    return next(path for path in (*cxx_programs, *scripts) if path.exists())
 
 
 def _first_sentence(path: Path) -> str:
+    """Return the first sentence of a docstring, or of the comment at the beginning of C++."""
     text = path.read_text()
     if path.suffix == ".py":
         text = ast.get_docstring(ast.parse(text)) or ""
     else:
         text = " ".join(line.removeprefix("//").strip() for line in text.splitlines()[:3] if line[:2] == "//")
-    return re.split(r"(?<=\w)[.:](?=\s|$)", " ".join(text.split("\n\n")[0].split()))[0] + "."
+    first_paragraph = " ".join(text.split("\n\n")[0].split())
+    # A sentence ends with a full stop or a colon, unlike the point of "main.cu".
+    return re.split(r"(?<=\w)[.:](?=\s|$)", first_paragraph)[0] + "."
 
 
 def outcomes(name: str) -> str:
-    """Return the table of outcomes by column, with one row for each text that is no success."""
-    columns: dict[str, dict[str, str]] = json.loads((OUTCOMES / f"{name}.json").read_text())
-    rows = dict.fromkeys(row for column in columns.values() for row in column)
-    works = [row for row in rows if all(column.get(row) == _WORKS for column in columns.values())]
-    lines = []
-    for row in (row for row in rows if row not in works):
-        texts: dict[str, list[str]] = {}
-        for column, cells in columns.items():
-            # The release is in the second column.
-            text = cells.get(row, "").replace(f"nvJitLink {column}", "nvJitLink")
-            texts.setdefault(text, []).append(column)
-        lines += [[row, ", ".join(names), text] for text, names in texts.items() if text != _WORKS]
-    listed = "".join(f"- {row}\n" for row in works)
-    rest = f"The other combinations work, and so do everywhere:\n\n{listed}"
-    return f"{table(['step', 'with', 'outcome'], lines)}\n{rest}"
+    """
+    Return the table of outcomes that are no success, and the list of steps that work everywhere.
+
+    Args:
+        name: The file of outcomes: for each front end or toolkit, the outcome of each step.
+    """
+    columns: dict[str, dict[str, str]] = json.loads((OUTCOMES_FOLDER / f"{name}.json").read_text())
+    steps = dict.fromkeys(step for column in columns.values() for step in column)
+    working_steps = [step for step in steps if all(column.get(step) == _WORKS for column in columns.values())]
+    rows = []
+    for step in (step for step in steps if step not in working_steps):
+        names_by_outcome: dict[str, list[str]] = {}
+        for column_name, column in columns.items():
+            # The release is in the second column of the table.
+            outcome = column.get(step, "").replace(f"nvJitLink {column_name}", "nvJitLink")
+            names_by_outcome.setdefault(outcome, []).append(column_name)
+        rows += [
+            [step, ", ".join(names), outcome]
+            for outcome, names in names_by_outcome.items()
+            if outcome != _WORKS
+        ]
+    step_list = "".join(f"- {step}\n" for step in working_steps)
+    return (
+        f"{table(['step', 'with', 'outcome'], rows)}\n"
+        f"The other combinations work, and so do everywhere:\n\n{step_list}"
+    )
 
 
 def suites() -> str:
@@ -112,7 +129,7 @@ def suites() -> str:
 
 
 def suite_failures() -> str:
-    """Return the table of the failures of these suites, with their causes."""
+    """Return the table of the failures of other projects' suites, with their causes."""
     rows = []
     for failure in _suites("failure"):
         tests = ", ".join(f"`{test}`" for test in failure["tests"])

@@ -110,8 +110,8 @@ def test_a_process_that_fails_has_no_figures(benchmarks):
 def test_a_goal_has_a_verdict(benchmarks, measured, most, verdict):
     """Within the noise, either way, it is equal; with fewer than ten processes it is not measured."""
     goals = benchmarks("goals")
-    (_, line) = goals.lines(results_of(*measured), "link")
-    assert verdict == line.verdict(most)
+    (_, comparison) = goals.comparisons_in("link", results_of(*measured))
+    assert verdict == comparison.verdict(most)
 
 
 def test_what_a_part_of_the_turns_exceeds_is_open(benchmarks):
@@ -121,9 +121,10 @@ def test_what_a_part_of_the_turns_exceeds_is_open(benchmarks):
     samples = content["measures"]["link: two inputs, caches off"]["samples"]["link()"]
     for figure in samples.values():
         figure["wall"] = [1e-3] * 4 + [1.1e-3] * 6
-    (_, line) = goals.lines(content, "link")
-    assert ("open", "missed") == (line.verdict(1.02), goals.verdict(["open", "missed"]))
-    assert ("held", "not measured") == (goals.verdict(["open", "met"]), goals.verdict(["not measured"]))
+    (_, comparison) = goals.comparisons_in("link", content)
+    assert ("open", "missed") == (comparison.verdict(1.02), goals.verdict_on_goal(["open", "missed"]))
+    assert "held" == goals.verdict_on_goal(["open", "met"])
+    assert "not measured" == goals.verdict_on_goal(["not measured"])
 
 
 def test_the_page_shows_what_is_slower_in_the_same_table(benchmarks, tmp_path):

@@ -1,8 +1,9 @@
 """
 Write the stubs of the CPU's CUDA runtime, and its tables of errors and device properties, from two toolkits.
 
-Each function that a libcudart of CUDA 12 or 13 exports gets a weak definition, which the functions of the
-other files replace. Both majors share one source: a function `name_v2` of CUDA 12 is the `name` of CUDA 13.
+Each function that a libcudart of CUDA 12 or 13 exports gets a weak definition, a stub, which a definition of
+the same function in another source file replaces. Both majors share one source: a function `name_v2` of CUDA
+12 is the `name` of CUDA 13.
 
     python tools/cuda_runtime_stubs.py TOOLKIT_12 TOOLKIT_13 [OUTPUT_DIRECTORY]
 
@@ -18,12 +19,16 @@ import tempfile
 from pathlib import Path
 
 OUTPUT = Path(__file__).parents[1] / "numba_ptxlink" / "_native" / "cuda_runtime"
+# Functions for per-thread default streams end in _ptds or _ptsz.
 _PER_THREAD = re.compile(r"_pt[ds][sz]$")
 _VERSION = re.compile(r"_v\d$")
-# Functions with another layout, or other parameters, than the function without a suffix.
-_DEFINED_APART = {"cudaGetDeviceProperties_v2", "cudaLaunchHostFunc_v2"}
+# Functions that need definitions of their own, since the function without the suffix fills another layout or
+# has other parameters.
+_SEPARATE_VERSIONS = {"cudaGetDeviceProperties_v2", "cudaLaunchHostFunc_v2"}
+# Deprecated functions, and the functions that replace them.
 _OLD_NAMES = {"cudaThreadSynchronize": "cudaDeviceSynchronize", "cudaThreadExit": "cudaDeviceReset"}
-# Members of cudaDeviceProp that are not 0 on the CPU device, and the driver's attributes.
+# Members of cudaDeviceProp that are not 0 on the CPU device, and the driver attributes with the same values,
+# whose names begin with CU_DEVICE_ATTRIBUTE_.
 _PROPERTIES = {
     "sharedMemPerBlock": "MAX_SHARED_MEMORY_PER_BLOCK",
     "regsPerBlock": "MAX_REGISTERS_PER_BLOCK",
@@ -100,32 +105,38 @@ _ALIASES = """\
 """
 
 
-def _exported(toolkit: Path) -> set[str]:
+def _exported_functions(toolkit: Path) -> set[str]:
     (library,) = toolkit.glob("lib/libcudart.so.1[23]")
     command = ["nm", "-D", "--defined-only", "--without-symbol-versions", library]
-    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603 - nm
-    return set(re.findall(r"\bT (\w+)$", listed, re.MULTILINE))
+    listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603 - nm
+    return set(re.findall(r"\bT (\w+)$", listing, re.MULTILINE))
 
 
-def _layout(toolkit: Path, shared: Path) -> tuple[list[int], int]:
-    """Return the offset of each property, -1 if the release has none, and the size of the structure."""
+def _layout(toolkit: Path, newer: Path) -> tuple[list[int], int]:
+    """
+    Return the offset of each property in cudaDeviceProp, -1 if it is missing, and the struct's size.
+
+    Args:
+        toolkit: The toolkit whose struct it is.
+        newer: The toolkit of CUDA 13, for a header that the wheel of CUDA 12 lacks: crt/host_defines.h.
+    """
     header = (toolkit / "include" / "driver_types.h").read_text()
     members = set(re.findall(r"\b(\w+)(?:\[\d+\])?;", _body(header, "cudaDeviceProp")))
-    offsets = [
+    offset_expressions = [
         f"offsetof(struct cudaDeviceProp, {name})" if name.split("[")[0] in members else "-1UL"
         for name in _PROPERTIES
     ]
     lines = "\n".join(
-        f'printf("%d\\n", (int){expression});' for expression in (*offsets, "sizeof(struct cudaDeviceProp)")
+        f'printf("%d\\n", (int){expression});'
+        for expression in (*offset_expressions, "sizeof(struct cudaDeviceProp)")
     )
     source = f"#include <cuda_runtime_api.h>\n#include <stdio.h>\nint main(void) {{ {lines} return 0; }}\n"
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "layout")
-        # The wheel of CUDA 12 lacks crt/host_defines.h.
         command = [
             "gcc",
             f"-I{toolkit / 'include'}",
-            f"-I{shared / 'include'}",
+            f"-I{newer / 'include'}",
             "-x",
             "c",
             "-",
@@ -133,24 +144,25 @@ def _layout(toolkit: Path, shared: Path) -> tuple[list[int], int]:
             program,
         ]
         subprocess.run(command, input=source, text=True, check=True)  # noqa: S603 - gcc
-        printed = subprocess.run([program], capture_output=True, text=True, check=True).stdout  # noqa: S603
-    *values, size = map(int, printed.split())
-    return values, size
+        run = subprocess.run([program], capture_output=True, text=True, check=True)  # noqa: S603 - as above
+    *offset_values, size = map(int, run.stdout.split())
+    return offset_values, size
 
 
 def _body(header: str, name: str) -> str:
+    """Return the text between the braces of the struct or enum *name*."""
     return re.search(rf"__device_builtin__ {name}\s*\{{(.*?)^\}};", header, re.DOTALL | re.MULTILINE)[1]
 
 
-def _errors(toolkit: Path) -> list[tuple[str, int]]:
+def _error_numbers(toolkit: Path) -> list[tuple[str, int]]:
     body = _body((toolkit / "include" / "driver_types.h").read_text(), "cudaError")
     return [
         (name, int(number)) for name, number in re.findall(r"^\s*(cuda\w+)\s*=\s*(\d+)", body, re.MULTILINE)
     ]
 
 
-def _words(name: str) -> str:
-    """Return the text of an error: "peer access already enabled"."""
+def _error_text(name: str) -> str:
+    """Return the text of an error: "peer access already enabled" for cudaErrorPeerAccessAlreadyEnabled."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", re.sub("^cuda(Error)?", "", name)).lower()
 
 
@@ -161,30 +173,32 @@ def _release(toolkit: Path) -> str:
 
 
 def generate(older: Path, newer: Path) -> dict[str, str]:
-    """Return the content of each generated file."""
+    """Return the content of each generated file by its name, from the toolkits of CUDA 12 and 13."""
     attributes = dict(
         re.findall(r"CU_DEVICE_ATTRIBUTE_(\w+) = (\d+),", (newer / "include" / "cuda.h").read_text())
     )
-    exported = [_exported(toolkit) for toolkit in (older, newer)]
-    names, aliases = exported[0] | exported[1], dict(_OLD_NAMES)
-    for name in names - _DEFINED_APART:
+    old_names, new_names = map(_exported_functions, (older, newer))
+    names, aliases = old_names | new_names, dict(_OLD_NAMES)
+    for name in names - _SEPARATE_VERSIONS:
         base = _PER_THREAD.sub("", name)
-        if base not in exported[1]:
+        # For CUDA 13, a `_v2` is another function than that without the suffix.
+        if base not in new_names:
             base = _VERSION.sub("", base)
         if base != name and base in names:
             aliases[name] = base
     layouts = [_layout(toolkit, newer) for toolkit in (older, newer)]
-    rows = zip(_PROPERTIES.values(), *(offsets for offsets, _ in layouts), strict=True)
-    errors = dict(sorted(_errors(older) + _errors(newer), key=lambda error: error[1]))
+    properties = zip(_PROPERTIES.values(), *(offsets for offsets, _ in layouts), strict=True)
+    errors = dict(sorted(_error_numbers(older) + _error_numbers(newer), key=lambda error: error[1]))
     return {
         "stubs.c": _STUBS.format(
             releases=" and ".join(map(_release, (older, newer))),
             stubs="\n".join(f"STUB({name})" for name in sorted(names - set(aliases))),
             errors="\n".join(
-                f'    {{{number}, "{name}", "{_words(name)}"}},' for name, number in errors.items()
+                f'    {{{number}, "{name}", "{_error_text(name)}"}},' for name, number in errors.items()
             ),
             properties="\n".join(
-                f"    {{{attributes[name]}, {{{first}, {second}}}}}," for name, first, second in rows
+                f"    {{{attributes[name]}, {{{old_offset}, {new_offset}}}}},"
+                for name, old_offset, new_offset in properties
             ),
             sizes=", ".join(str(size) for _, size in layouts),
         ),

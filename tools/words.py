@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("numba_ptxlink", "tests", "benchmarks", "cmake", "docs", "examples", "hook", "tools")
 
-# Participles, pronouns and adjectives, which are another value in each function.
+# Participles, pronouns and adjectives: in each function they would name another value.
 VAGUE_NAMES = {
     *("asked", "each", "found", "given", "how", "left", "made", "others", "own", "place", "said", "told"),
     *("wanted", "what"),
 }
-# Keys of reports in JSON.
+# Fields that are keys of reports in JSON, whose names are an interface.
 PUBLIC_FIELDS = {"Problem.what"}
 VAGUE_BEGINNING = re.compile(r"#*\s*(What|Who|Whose|Which|Where|Of|Those|These|It|They|One|This|None)\b")
 
@@ -39,7 +39,7 @@ def violations(text: str) -> list[tuple[int, str]]:
 
 
 def _vague_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    public = {
+    public_targets = {
         id(field.target)
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)
@@ -53,7 +53,7 @@ def _vague_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
             name = node.arg
         else:
             is_bound = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-            name = node.id if is_bound and id(node) not in public else ""
+            name = node.id if is_bound and id(node) not in public_targets else ""
         if name and name.strip("_") in VAGUE_NAMES:
             yield node.lineno, f"rule 3: {name!r} can name any value; use a noun, or a verb for a function"
 
@@ -67,20 +67,20 @@ def _vague_docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _vague_comments(text: str) -> Iterator[tuple[int, str]]:
-    previous = 0
+    previous_line = 0  # The line before, if it is a comment alone.
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             line, column = token.start
             stands_alone = not token.line[:column].strip()
             match = VAGUE_BEGINNING.match(token.string)
             # A line below another comment may continue its sentence.
-            if match and not (stands_alone and previous == line - 1):
+            if match and not (stands_alone and previous_line == line - 1):
                 yield line, _sentence_rule("comment", match)
-            previous = line if stands_alone else 0
+            previous_line = line if stands_alone else 0
 
 
-def _sentence_rule(kind: str, match: re.Match[str]) -> str:
-    return f"rules 5 and 6: a {kind} begins with {match[1]!r}; begin with its subject or a verb"
+def _sentence_rule(text_type: str, match: re.Match[str]) -> str:
+    return f"rules 5 and 6: a {text_type} begins with {match[1]!r}; begin with its subject or a verb"
 
 
 def report(paths: Iterable[Path]) -> list[str]:

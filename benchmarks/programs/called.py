@@ -12,7 +12,7 @@ from numba.cuda import types
 
 import numba_ptxlink as pl
 
-Body = namedtuple("Body", "x y vx vy")  # noqa: PYI024 - Numba's type of it is given below
+Body = namedtuple("Body", "x y vx vy")  # noqa: PYI024 - the types are in BODY, for Numba
 BODY = types.NamedUniTuple(types.float32, 4, Body)
 
 
@@ -74,7 +74,7 @@ def nested(x: Any, y: Any) -> Any:
     return damped(x + y) + damped(x - y)
 
 
-Large = namedtuple("Large", [f"v{number}" for number in range(25)])  # noqa: PYI024 - as above
+Large = namedtuple("Large", [f"v{number}" for number in range(25)])  # noqa: PYI024 - as for Body
 LARGE = types.NamedUniTuple(types.float64, 25, Large)
 
 

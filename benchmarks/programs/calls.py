@@ -1,8 +1,8 @@
 """
-Call Python functions from C++ kernels on a device, linked in several ways, or as functions in the C++ source.
+Call functions from C++ kernels on a device: Python functions, linked in several ways, or functions in C++.
 
-`prepare` builds the kernels in one way. A process loads the kernels and launches each several times; the
-time is measured on the device.
+`prepare` builds the kernels in one way. `run` loads the kernels and launches each several times; the time is
+measured on the device.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from typing import Any
 import timing
 
 BLOCKS, THREADS, TURNS, LAUNCHES = 1056, 256, 2000, 7
-WARM = 0.2
-# The symbol, the function in C++, and of the kernel: its first statements, one turn of the loop, its result.
+WARM_UP_SECONDS = 0.2
+# For each figure: the symbol, the function in C++, and three parts of the kernel: its first statements, one
+# turn of its loop, and its result.
 CASES = {
     "struct by value": (
         "step",
@@ -127,18 +128,20 @@ extern "C" __global__ void call_{symbol}(float* out, float* table, int turns) {{
 
 
 def prepare(way: str, arch: str) -> None:
-    """Build the kernels for *arch* in the working directory, by one of the ways."""
+    """Build the kernels for *arch* in the working directory, in one of the ways of `rows.call`."""
     import numba_ptxlink as pl
 
-    functions = Path(__file__).with_name("called.py")
-    exported = pl.export(functions, ".", arch=arch, emit=["ptx", "ltoir"], name="udf")
+    module = Path(__file__).with_name("called.py")
+    exported = pl.export(module, ".", arch=arch, emit=["ptx", "ltoir"], name="udf")
     kernels = "".join(
         KERNEL.format(symbol=symbol, begin=begin, turn=turn, end=end)
         for symbol, _, begin, turn, end in CASES.values()
     )
     # The header declares the functions, and the C++ source may define them.
-    in_place = "".join(f'extern "C" __device__ __forceinline__ {case[1]}\n' for case in CASES.values())
-    single, caller = (f'#include "udf.h"\n{text}{kernels}' for text in (in_place, ""))
+    functions_in_cxx = "".join(
+        f'extern "C" __device__ __forceinline__ {function}\n' for _, function, *_ in CASES.values()
+    )
+    single, caller = (f'#include "udf.h"\n{definitions}{kernels}' for definitions in (functions_in_cxx, ""))
     options: dict[str, Any] = {"arch": arch, "include_dirs": ["."], "cxx_standard": "c++17"}
     ptx, ltoir = (exported.artifacts[kind, arch] for kind in ("ptx", "ltoir"))
     cubin = Path("code.cubin")
@@ -161,21 +164,25 @@ def run() -> None:
     from cuda.bindings import driver
     from cuda.core import Device
 
-    def check(answer: tuple[Any, ...]) -> Any:
-        if int(answer[0]):
-            sys.exit(answer[0].name)
-        return answer[1] if len(answer) > 1 else None
+    def check(result: tuple[Any, ...]) -> Any:
+        """Return the value in the result of a driver function; end the process if the status is an error."""
+        status, *values = result
+        if int(status):
+            sys.exit(status.name)
+        return values[0] if values else None
 
     Device(0).set_current()
     table = np.linspace(0, 1, 1025, dtype=np.float32)
-    out, copied = (int(check(driver.cuMemAlloc(size))) for size in (4 * BLOCKS * THREADS, table.nbytes))
-    check(driver.cuMemcpyHtoD(copied, table.ctypes.data, table.nbytes))
-    values = [np.array([out], np.uint64), np.array([copied], np.uint64), np.array([TURNS], np.int32)]
+    out_size = 4 * BLOCKS * THREADS
+    out, device_table = (int(check(driver.cuMemAlloc(size))) for size in (out_size, table.nbytes))
+    check(driver.cuMemcpyHtoD(device_table, table.ctypes.data, table.nbytes))
+    values = [np.array([out], np.uint64), np.array([device_table], np.uint64), np.array([TURNS], np.int32)]
     arguments = np.array([value.ctypes.data for value in values], np.uint64)
     begin, end = (check(driver.cuEventCreate(0)) for _ in range(2))
     module = check(driver.cuModuleLoadData(Path("code.cubin").read_bytes()))
 
     def launch(kernel: Any) -> float:
+        """Launch *kernel*; return its time in seconds."""
         check(driver.cuEventRecord(begin, 0))
         check(driver.cuLaunchKernel(kernel, BLOCKS, 1, 1, THREADS, 1, 1, 0, 0, arguments.ctypes.data, 0))
         check(driver.cuEventRecord(end, 0))
@@ -186,9 +193,9 @@ def run() -> None:
         name: check(driver.cuModuleGetFunction(module, f"call_{symbol}".encode()))
         for name, (symbol, *_) in CASES.items()
     }
-    # The device's clock rises when it has work.
+    # Launch kernels first, since the device's clock rises only when the device has work.
     start_time = time.perf_counter()
-    while time.perf_counter() < start_time + WARM:
+    while time.perf_counter() < start_time + WARM_UP_SECONDS:
         launch(kernels["32 FMAs"])
     medians = {
         name: statistics.median(launch(kernel) for _ in range(LAUNCHES)) for name, kernel in kernels.items()

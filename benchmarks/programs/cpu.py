@@ -2,7 +2,7 @@
 Run kernels and functions without a GPU: by this package, NumPy, a loop of CPython, and numba's simulator.
 
 Times of kernels are for one element, since CPython and the simulator compute fewer elements. `prepare`
-exports the kernels.
+exports the kernels; any other argument is one of `WAYS`.
 """
 
 from __future__ import annotations
@@ -63,13 +63,15 @@ def damp(x, k):
     return x / (1 + k * x * x)
 """
 # A file with as many kernels as a large project has in one module.
-MANY = """
+MANY_KERNELS = """
 import numba_ptxlink
 signature = "void(CPointer(float32), CPointer(float32), int32)"
 for number in range({count}):
     numba_ptxlink.kernel(signature, name=f"kernel_{{number}}")(product)
 """
+# The number of kernels in each module, by its name.
 MODULES = {"one": 1, "forty": 40}
+# The work of each kernel in Python.
 LOOPS = {
     "saxpy": "for i in range(n): y[i] = 2 * x[i] + y[i]",
     "block_sum": "for i in range(n): y[i // 256] += x[i]",
@@ -78,7 +80,7 @@ LOOPS = {
         "  y[i * n + j] = sum(x[i * n + k] * x[k * n + j] for k in range(n))"
     ),
 }
-# The size of each kernel, by the tool that runs it.
+# The size `n` of each kernel, by the tool that runs it.
 SIZES = {
     "compiled": {"saxpy": 1_000_000, "block_sum": 102_400, "product": 256},
     "CPython": {"saxpy": 100_000, "block_sum": 102_400, "product": 64},
@@ -88,25 +90,28 @@ CALLS = 100
 
 
 def grid_of(name: str, n: int) -> Any:
-    """Return the blocks and the threads of a kernel for the size *n*."""
-    return ((n // 16, n // 16), (16, 16)) if name == "product" else (-(-n // 256), 256)
+    """Return the blocks and the threads of the kernel *name* for the size *n*."""
+    if name == "product":
+        return (n // 16, n // 16), (16, 16)
+    blocks = -(-n // 256)  # Rounded up.
+    return blocks, 256
 
 
 def arrays(name: str, n: int) -> list[np.ndarray]:
-    """Return the input and the output array of a kernel."""
+    """Return the input and the output array of the kernel *name* for the size *n*."""
     size = n * n if name == "product" else n
     return [np.ones(size, np.float32), np.zeros(size, np.float32)]
 
 
 def run_compiled(*, checks: bool | tuple[str, ...]) -> dict[str, timing.Seconds]:
-    """Run the code that this package compiles."""
+    """Run the code that this package compiles, with *checks* as for `load`."""
     import numba_ptxlink
 
     library = numba_ptxlink.load("udfs.json", device="cpu", checks=checks)
     library.damp(0.5, 2.0)
     figures = {"start to first call": timing.since_start()}
-    calls = timing.timed(lambda: [library.damp(0.5, 2.0) for _ in range(CALLS)])
-    figures["a function's later calls"] = calls[0] / CALLS, calls[1] / CALLS
+    wall, cpu = timing.time_call(lambda: [library.damp(0.5, 2.0) for _ in range(CALLS)])
+    figures["a function's later calls"] = wall / CALLS, cpu / CALLS
 
     def launch(name: str, x: np.ndarray, y: np.ndarray, n: int) -> None:
         getattr(library, name)[grid_of(name, n)](x, y, n)
@@ -114,8 +119,8 @@ def run_compiled(*, checks: bool | tuple[str, ...]) -> dict[str, timing.Seconds]
     return figures | time_kernels(launch, SIZES["compiled"])
 
 
-def run_first(stem: str) -> dict[str, timing.Seconds]:
-    """Load a module and launch one of its kernels."""
+def launch_first(stem: str) -> dict[str, timing.Seconds]:
+    """Load the export *stem*.json and launch one of its kernels."""
     import numba_ptxlink
 
     pair, grid = arrays("product", 16), grid_of("product", 16)
@@ -123,7 +128,7 @@ def run_first(stem: str) -> dict[str, timing.Seconds]:
     def load_and_launch() -> None:
         numba_ptxlink.load(f"{stem}.json", device="cpu").kernel_0[grid](*pair, 16)
 
-    return {"the first launch": timing.timed(load_and_launch)}
+    return {"the first launch": timing.time_call(load_and_launch)}
 
 
 def run_numpy() -> dict[str, timing.Seconds]:
@@ -145,8 +150,13 @@ def run_python() -> dict[str, timing.Seconds]:
     return time_kernels(loop, SIZES["CPython"], lists=True)
 
 
-def run_numba(way: str) -> dict[str, timing.Seconds]:
-    """Run the kernels by Numba: its simulator, or numba-cuda on the CPU device, as the environment says."""
+def run_numba(tool: str) -> dict[str, timing.Seconds]:
+    """
+    Run the kernels by Numba: its simulator, or numba-cuda on the CPU device, as the environment says.
+
+    Args:
+        tool: A key of `SIZES`.
+    """
     names: dict[str, Any] = {}
     exec(KERNELS, names)  # noqa: S102 - this program's own text
     kernels = {name: names["cuda"].jit(names[name]) for name in LOOPS}
@@ -154,19 +164,29 @@ def run_numba(way: str) -> dict[str, timing.Seconds]:
     def launch(name: str, x: np.ndarray, y: np.ndarray, n: int) -> None:
         kernels[name][grid_of(name, n)](x, y, n)
 
-    return time_kernels(launch, SIZES[way])
+    return time_kernels(launch, SIZES[tool])
 
 
 def time_kernels(
     launch: Callable[..., object], sizes: dict[str, int], *, lists: bool = False
 ) -> dict[str, timing.Seconds]:
-    """Return the seconds for an element of each kernel; a first launch of each does not count."""
+    """
+    Return the seconds for an element of each kernel; a first launch of each does not count.
+
+    Args:
+        launch: Called with the name of the kernel, its two arrays, and the size.
+        sizes: The size of each kernel.
+        lists: Whether the arrays are passed as lists.
+    """
     figures = {}
     for name, n in sizes.items():
         for _ in range(2):
             pair = arrays(name, n)
             arguments = [array.tolist() for array in pair] if lists else pair
-            wall, cpu = timing.timed(lambda name=name, arguments=arguments, n=n: launch(name, *arguments, n))
+            wall, cpu = timing.time_call(
+                lambda name=name, arguments=arguments, n=n: launch(name, *arguments, n)
+            )
+        # The product of two matrices adds n products for each of its n * n elements.
         count = n**3 if name == "product" else n
         figures[f"{name}, an element"] = wall / count, cpu / count
     return figures
@@ -176,7 +196,7 @@ def prepare() -> None:
     """Export the kernels and the function, and modules of one and of many kernels."""
     Path("udfs.py").write_text(KERNELS + EXPORT)
     for stem, count in MODULES.items():
-        Path(f"{stem}.py").write_text(KERNELS + MANY.format(count=count))
+        Path(f"{stem}.py").write_text(KERNELS + MANY_KERNELS.format(count=count))
     files = [f"{stem}.py" for stem in ("udfs", *MODULES)]
     command = ["-m", "numba_ptxlink", "export", *files, "-o", ".", "--emit", "ptx", "--quiet"]
     subprocess.run([sys.executable, *command], check=True)
@@ -189,7 +209,7 @@ WAYS: dict[str, Callable[[], dict[str, timing.Seconds]]] = {
         check: lambda check=check: run_compiled(checks=(check,))
         for check in ("initcheck", "racecheck", "synccheck")
     },
-    **{stem: lambda stem=stem: run_first(stem) for stem in MODULES},
+    **{stem: lambda stem=stem: launch_first(stem) for stem in MODULES},
     "NumPy": run_numpy,
     "CPython": run_python,
     "device": lambda: run_numba("compiled"),

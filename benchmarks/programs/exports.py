@@ -16,6 +16,7 @@ import tools
 
 ARCH = "sm_90"
 HEAD = "import math\nfrom numba_ptxlink import udf\n"
+# A function: its number, the number of turns of its loop, and a number in its body.
 FUNCTION = """
 
 @udf("float32(float32, float32)")
@@ -30,17 +31,27 @@ def f{0}(x, y):
 
 
 def main(tool: str, files: int, functions: int, options: list[str], *, edit: bool) -> None:
-    """Write *files* with *functions* each, edit a function of the first if *edit*, and export the files."""
-    edited = time.time_ns() % 10**9 / 1e9 if edit else 0.5
+    """
+    Write files of functions, and export them.
+
+    Args:
+        tool: "export", or "stock" for numba-cuda without this package.
+        files: The number of files.
+        functions: The number of functions in each file.
+        options: Further options of `numba-ptxlink export`.
+        edit: Whether a function in the first file differs from that of every earlier process.
+    """
+    edited_fraction = time.time_ns() % 10**9 / 1e9 if edit else 0.5
     names = [f"udfs{number}.py" for number in range(files)]
-    for file, name in enumerate(names):
-        text = "".join(
-            FUNCTION.format(n, n % 7 + 3, n + (edited if n == functions // 2 and not file else 0.5))
-            for n in range(functions)
-        )
+    for name in names:
+        fractions = [0.5] * functions
+        if name == names[0]:
+            fractions[functions // 2] = edited_fraction
+        bodies = (FUNCTION.format(n, n % 7 + 3, n + fraction) for n, fraction in enumerate(fractions))
+        text = HEAD + "".join(bodies)
         # Do not write a file that has not changed, so that it keeps its time.
-        if not Path(name).exists() or Path(name).read_text() != HEAD + text:
-            Path(name).write_text(HEAD + text)
+        if not Path(name).exists() or Path(name).read_text() != text:
+            Path(name).write_text(text)
     if tool == "stock":
         compile_all(names)
         return
@@ -51,7 +62,7 @@ def main(tool: str, files: int, functions: int, options: list[str], *, edit: boo
 
 
 def compile_all(names: list[str]) -> None:
-    """Compile each function to PTX, LTO-IR and machine code."""
+    """Compile each function to PTX, LTO-IR and machine code, without this package."""
     import _numba_ptxlink_hook
 
     _numba_ptxlink_hook.remove()
@@ -64,9 +75,10 @@ def compile_all(names: list[str]) -> None:
         scope: dict[str, object] = {}
         exec(compile(text, name, "exec"), scope)  # noqa: S102 - this program's file
         for symbol, function in scope.items():
+            # Skip the other names of the module, such as "math".
             if not symbol[1:].isdigit():
                 continue
-            codes = [
+            _, ptx = [
                 cuda.compile(
                     function,
                     types.float32(types.float32, types.float32),
@@ -78,7 +90,7 @@ def compile_all(names: list[str]) -> None:
                 )[0]
                 for output in ("ltoir", "ptx")
             ]
-            tools.compile_by_ptxas(codes[1].encode(), ARCH, "-c")
+            tools.compile_by_ptxas(ptx.encode(), ARCH, "-c")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """
 Run one kernel on a device, from the start of Python to the result: by `load()`, `cache=True`, or cuda.core.
 
-`prepare` exports the kernel. `load()` and cuda.core get memory from the driver.
+`prepare` exports the kernel; any other argument is one of `WAYS`. For `load()` and cuda.core, the driver
+allocates the memory.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 import timing
 
 SIZE = 1 << 16
-LAST = 0.5 * (SIZE - 1)
+LAST_ELEMENT = 0.5 * (SIZE - 1)
 UDFS = """
 from numba import cuda
 from numba_ptxlink import kernel
@@ -49,17 +50,17 @@ class Memory:
     def check(status: int) -> None:
         """End the process if a function of the driver failed."""
         if status:
-            sys.exit(f"the driver: {status}")
+            sys.exit(f"a function of the driver failed with {status}")
 
     def read_last(self) -> float:
         """Return the last element of the result."""
-        last = ctypes.c_float()
+        element = ctypes.c_float()
         address = ctypes.c_uint64(self.address.value + 4 * (SIZE - 1))
-        self.check(self.driver.cuMemcpyDtoH_v2(ctypes.byref(last), address, ctypes.c_size_t(4)))
-        return last.value
+        self.check(self.driver.cuMemcpyDtoH_v2(ctypes.byref(element), address, ctypes.c_size_t(4)))
+        return element.value
 
 
-def by_load() -> float:
+def run_by_load() -> float:
     """Launch the exported kernel."""
     import numba_ptxlink
 
@@ -68,7 +69,7 @@ def by_load() -> float:
     return memory.read_last()
 
 
-def by_cuda_core() -> float:
+def run_by_cuda_core() -> float:
     """Launch the same machine code by cuda.core."""
     from cuda.core import Device, LaunchConfig, ObjectCode, launch
 
@@ -83,7 +84,7 @@ def by_cuda_core() -> float:
     return memory.read_last()
 
 
-def by_numba() -> float:
+def run_by_numba() -> float:
     """Launch a kernel of numba-cuda's disk cache."""
     import _numba_ptxlink_hook
 
@@ -102,12 +103,12 @@ def by_numba() -> float:
     return float(out.copy_to_host()[-1])
 
 
-WAYS = {"load()": by_load, "cuda.core": by_cuda_core, "numba-cuda, cache=True": by_numba}
+WAYS = {"load()": run_by_load, "cuda.core": run_by_cuda_core, "numba-cuda, cache=True": run_by_numba}
 
 if __name__ == "__main__":
     if sys.argv[1] == "prepare":
         prepare(sys.argv[2])
-    elif (last := WAYS[sys.argv[1]]()) != LAST:
-        sys.exit(f"{last} is not {LAST}")
+    elif (last_element := WAYS[sys.argv[1]]()) != LAST_ELEMENT:
+        sys.exit(f"the last element is {last_element}, not {LAST_ELEMENT}")
     else:
         timing.print_figures({"start to first kernel": timing.since_start()})

@@ -15,7 +15,8 @@ from pathlib import Path
 
 # The tests compare these functions with `load(device="cpu")`, bit by bit.
 UDFS = Path(__file__).resolve().parents[2] / "tests" / "helpers" / "host_udfs.py"
-NAMES = ("polynomial", "along", "gcd", "functions", "damp", "total", "scale")
+FUNCTION_NAMES = ("polynomial", "along", "gcd", "functions", "damp", "total", "scale")
+# The same functions in C++.
 CXX = """
 static double polynomial(double x, double a, double b) { return a * x * x + b * x + 1.0; }
 static Point along(Point p, Point q, float t) { return {p.x + (q.x - p.x) * t, p.y + (q.y - p.y) * t}; }
@@ -33,6 +34,7 @@ static float total(numba_ptxlink::array_view<float, 1, numba_ptxlink::layout_c> 
 }
 static void scale(float* values, int count) { for (int i = 0; i < count; ++i) values[i] *= 2; }
 """
+# A program that prints the shortest time of each function. HAND stands for the functions in C++.
 MAIN = """
 #include <algorithm>
 #include <chrono>
@@ -98,6 +100,7 @@ int main()
     std::printf("}\\n");
 }
 """
+# The compiler's options for each way of calling the functions.
 WAYS = {"C++": ["-DBY_HAND"], "included": ["-DINCLUDED"], "-flto": ["-flto", "udfs.host.cpp"]}
 
 
@@ -106,7 +109,7 @@ def prepare() -> None:
     from numba_ptxlink.linker import INCLUDE_DIR
 
     source = runpy.run_path(str(UDFS))["source"]
-    Path("udfs.py").write_text(source("numba-cuda", *NAMES))
+    Path("udfs.py").write_text(source("numba-cuda", *FUNCTION_NAMES))
     command = ["-m", "numba_ptxlink", "export", "udfs.py", "-o", ".", "--emit", "ptx,host", "--quiet"]
     subprocess.run([sys.executable, *command], check=True)
     Path("main.cpp").write_text(MAIN.replace("HAND\n", CXX))

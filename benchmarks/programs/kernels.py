@@ -1,8 +1,8 @@
 """
 Compile and run kernels with a front end: the first kernel, later ones, and Python to PTX.
 
-NUMBA_PTXLINK chooses whether this package links. Without a device, a stand-in is used: kernels are compiled
-and linked, but not loaded or launched.
+NUMBA_PTXLINK chooses whether this package links. Without a device, kernels are compiled and linked, but not
+loaded or launched; for numba-cuda, a stand-in replaces the device.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from typing import Any
 import timing
 
 WITH_PLUGIN = os.environ["NUMBA_PTXLINK"] == "1"
-KERNELS = 4
-TEXTS = 3
+KERNEL_COUNT = 4
+# The number of functions that are compiled from Python to PTX.
+PTX_COUNT = 3
 SOURCE = """\
 extern "C" __device__ float blend(float a, float b) {
   float r = a;
@@ -27,6 +28,7 @@ extern "C" __device__ float blend(float a, float b) {
   return r;
 }
 """
+# The first lines of the module of kernels, for each front end.
 HEADS = {
     "numba-cuda": "from numba import cuda\nfrom numba.cuda.cudadrv.linkable_code import CUSource\n",
     "numba-cuda-mlir": (
@@ -34,7 +36,7 @@ HEADS = {
         "from numba_cuda_mlir.numba_cuda.cudadrv.linkable_code import CUSource\n"
     ),
 }
-DECLARED = """
+DECLARATION = """
 SOURCE = {source!r}
 blend = cuda.declare_device(
     "blend", "float32(float32, float32)", abi="c", link=CUSource(SOURCE, name="blend.cu")
@@ -53,32 +55,47 @@ def kernel{number}(x, y):
 
 
 def main(front_end: str, *, linked: bool, cache: bool, device: bool, texts: bool) -> None:
-    """Measure kernels by *front_end*, with a link file or on disk, and Python to PTX after them."""
+    """
+    Measure the first kernel of *front_end* in this process, and later ones.
+
+    Args:
+        front_end: The front end.
+        linked: Whether the kernels link CUDA C++.
+        cache: Whether the kernels are kept on disk, by `cache=True`.
+        device: Whether there is a device.
+        texts: Whether to measure Python to PTX, too, afterwards.
+    """
     if not WITH_PLUGIN:
         import _numba_ptxlink_hook
 
-        # Behave as if this package was not installed.
+        # Behave as if this package were not installed.
         _numba_ptxlink_hook.remove()
     cuda, types = import_front_end(front_end, device=device)
     module = Path("kernels_of_this_folder.py")
     if not module.exists():
         call = "blend(value, y[i])" if linked else "value"
-        text = HEADS[front_end] + "import math\n" + DECLARED.format(source=SOURCE) * linked
-        numbers = range(KERNELS + TEXTS)
+        text = f"{HEADS[front_end]}import math\n"
+        if linked:
+            text += DECLARATION.format(source=SOURCE)
+        numbers = range(KERNEL_COUNT + PTX_COUNT)
         module.write_text(text + "".join(KERNEL.format(number=n, call=call, cache=cache) for n in numbers))
     sys.path.insert(0, str(Path.cwd()))
     kernels = vars(importlib.import_module(module.stem))
-    launch_kernel = make_launches(cuda, types, device=device)
-    figures = {"the first kernel": timing.timed(lambda: launch_kernel(kernels["kernel0"]))}
+    launch_kernel = make_launcher(cuda, types, device=device)
+    figures = {"the first kernel": timing.time_call(lambda: launch_kernel(kernels["kernel0"]))}
     figures["start to first kernel"] = timing.since_start()
-    later = [timing.timed(lambda n=n: launch_kernel(kernels[f"kernel{n}"])) for n in range(1, KERNELS)]
+    later = [
+        timing.time_call(lambda n=n: launch_kernel(kernels[f"kernel{n}"])) for n in range(1, KERNEL_COUNT)
+    ]
     figures["later kernels"] = timing.median(later)
     check_linker(front_end)
     if texts:
         signature = types.void(types.float32[::1], types.float32[::1])
-        functions = [kernels[f"kernel{number}"].py_func for number in range(KERNELS, KERNELS + TEXTS)]
+        functions = [
+            kernels[f"kernel{number}"].py_func for number in range(KERNEL_COUNT, KERNEL_COUNT + PTX_COUNT)
+        ]
         to_ptx = [
-            timing.timed(lambda f=f: cuda.compile(f, signature, cc=(9, 0), device=False, abi="numba"))
+            timing.time_call(lambda f=f: cuda.compile(f, signature, cc=(9, 0), device=False, abi="numba"))
             for f in functions
         ]
         figures["Python to PTX"] = timing.median(to_ptx)
@@ -100,7 +117,7 @@ def import_front_end(front_end: str, *, device: bool) -> tuple[Any, Any]:
     return cuda, types
 
 
-def make_launches(cuda: Any, types: Any, *, device: bool) -> Any:
+def make_launcher(cuda: Any, types: Any, *, device: bool) -> Any:
     """Return a function that launches a kernel, or that only compiles and links it without a *device*."""
     if not device:
         return lambda kernel: kernel.compile((types.float32[::1], types.float32[::1]))
@@ -117,13 +134,14 @@ def make_launches(cuda: Any, types: Any, *, device: bool) -> Any:
 
 def check_linker(front_end: str) -> None:
     """End the process if the linker is not the one that NUMBA_PTXLINK chooses."""
-    active = False
+    is_active = False
     if "numba_ptxlink" in sys.modules:
         import numba_ptxlink
 
-        active = numba_ptxlink.status().active
-    if active is not WITH_PLUGIN:
-        sys.exit(f"NUMBA_PTXLINK={os.environ['NUMBA_PTXLINK']}, and active with {front_end}: {active}")
+        is_active = numba_ptxlink.status().active
+    if is_active is not WITH_PLUGIN:
+        state = "active" if is_active else "inactive"
+        sys.exit(f"numba-ptxlink is {state} in {front_end}, but NUMBA_PTXLINK={os.environ['NUMBA_PTXLINK']}")
 
 
 def install_stand_in() -> None:

@@ -15,39 +15,39 @@ import timing
 import tools
 
 ARCH = "sm_90"
-LTO = "LTO-IR, 10 functions"
+LTO_PAIR = "LTO-IR, 10 functions"
 
 
 def main(tool: str) -> None:
     """Link all pairs by *tool*."""
     inputs = {
         name: tuple(Path(f"{number}.{side}").read_bytes() for side in "ab")
-        for number, name in enumerate((*texts.PAIRS, LTO))
+        for number, name in enumerate((*texts.PAIRS, LTO_PAIR))
     }
 
     def link(name: str) -> object:
-        lto = name == LTO
+        is_lto = name == LTO_PAIR
         if tool == "nvJitLink":
-            return tools.link_by_nvjitlink(inputs[name], ARCH, lto=lto)
+            return tools.link_by_nvjitlink(inputs[name], ARCH, lto=is_lto)
         import numba_ptxlink
 
-        return numba_ptxlink.link(*inputs[name], arch=ARCH, lto=lto).cubin
+        return numba_ptxlink.link(*inputs[name], arch=ARCH, lto=is_lto).cubin
 
     names = [*inputs]
-    first = timing.timed(lambda: link(names[0]))
+    first_link = timing.time_call(lambda: link(names[0]))
     if tool != "nvJitLink":
         import numba_ptxlink
 
         # link() links PTX without nvJitLink. Load nvJitLink now, so that the link of LTO-IR need not.
         numba_ptxlink.link(*inputs[names[0]], arch=ARCH, backend="nvjitlink")
-    figures = {name: timing.timed(lambda name=name: link(name)) for name in names[1:]}
-    timing.print_figures({"1 function, the tool's first link": first, **figures})
+    figures = {name: timing.time_call(lambda name=name: link(name)) for name in names[1:]}
+    timing.print_figures({"1 function, the tool's first link": first_link, **figures})
 
 
 def prepare() -> None:
     """Write the inputs."""
-    for number, name in enumerate((*texts.PAIRS, LTO)):
-        pair = texts.make_pair("10 functions" if name == LTO else name, ARCH, lto=name == LTO)
+    for number, name in enumerate((*texts.PAIRS, LTO_PAIR)):
+        pair = texts.make_pair("10 functions" if name == LTO_PAIR else name, ARCH, lto=name == LTO_PAIR)
         for side, code in zip("ab", pair, strict=True):
             Path(f"{number}.{side}").write_bytes(code)
 

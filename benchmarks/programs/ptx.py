@@ -1,8 +1,8 @@
 """
 Compile PTX by assemble(), nvJitLink, a process of ptxas, or the driver; or parse it by this package.
 
-Each text is compiled once in a process, after a small one that loads the tool. The driver also loads the
-machine code that it compiles.
+Each PTX is compiled once in a process, after a small PTX, for which the tool is loaded. The driver also loads
+the machine code that it compiles.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ARCH = "sm_90"
+# The number of characters of each PTX, by the name of the figure.
 SIZES = {"8 kB": 8_000, "50 kB": 50_000, "500 kB": 500_000}
 AT_ONCE = "8 kB, as many at once as there are cores"
 
@@ -34,7 +35,7 @@ def assemble(ptx: bytes, *, debug: bool = False) -> object:
 
 
 def read(ptx: bytes, **_: Any) -> object:
-    """Parse a text, as a link does to check prototypes and variables."""
+    """Parse *ptx*, as a link does to check prototypes and variables."""
     from numba_ptxlink._formats import ptx as reader
 
     return reader.parse(ptx.decode())
@@ -50,7 +51,7 @@ TOOLS: dict[str, Callable[..., object]] = {
 
 
 def main(tool: str) -> None:
-    """Compile texts of some sizes by *tool*."""
+    """Compile PTX of several sizes by *tool*."""
     call = TOOLS[tool]
     if tool == "the driver":
         from cuda.core import Device
@@ -60,18 +61,18 @@ def main(tool: str) -> None:
     figures = {}
     for name, size in SIZES.items():
         ptx = texts.generate_ptx(size).encode()
-        figures[name] = with_children(lambda ptx=ptx: call(ptx))
+        figures[name] = time_with_children(lambda ptx=ptx: call(ptx))
     if tool in {"assemble()", "nvJitLink"}:
         cores = len(os.sched_getaffinity(0))
-        several = [texts.generate_ptx(8_000 + number).encode() for number in range(cores)]
+        inputs = [texts.generate_ptx(8_000 + number).encode() for number in range(cores)]
         with ThreadPoolExecutor(cores) as pool:
-            figures[AT_ONCE] = timing.timed(lambda: [*pool.map(call, several)])
+            figures[AT_ONCE] = timing.time_call(lambda: [*pool.map(call, inputs)])
     timing.print_figures(figures)
 
 
 def compare_with_reading(tool: str) -> None:
-    """Read, or assemble, texts of several kinds."""
-    kinds = {
+    """Read or assemble, as *tool* says, several kinds of PTX."""
+    inputs = {
         "a kernel of 50 kB": texts.generate_ptx(50_000).encode(),
         "NVRTC's": texts.compile_cxx(texts.SOURCE, ARCH),
         "NVRTC's, for debugging": texts.compile_cxx(texts.SOURCE, ARCH, "-G"),
@@ -81,16 +82,16 @@ def compare_with_reading(tool: str) -> None:
     call(texts.generate_ptx(600).encode())
     timing.print_figures(
         {
-            name: timing.timed(lambda name=name, ptx=ptx: call(ptx, debug="debugging" in name))
-            for name, ptx in kinds.items()
+            name: timing.time_call(lambda name=name, ptx=ptx: call(ptx, debug="debugging" in name))
+            for name, ptx in inputs.items()
         }
     )
 
 
-def with_children(call: Callable[[], object]) -> timing.Seconds:
+def time_with_children(call: Callable[[], object]) -> timing.Seconds:
     """Return the seconds of *call*; the processor time includes child processes."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    wall, cpu = timing.timed(call)
+    wall, cpu = timing.time_call(call)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return wall, cpu + after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 

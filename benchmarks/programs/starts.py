@@ -1,8 +1,8 @@
 """
 Start Python without and with the import hook of this package.
 
-`prepare` writes two folders of links to the installed packages and their .pth files; one of them lacks those
-of this package. A process starts Python many times, since a start takes a few milliseconds.
+`prepare` writes two folders of links to the installed packages and their .pth files: "with", and "without"
+this package. A process starts Python many times, since a start takes a few milliseconds.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def prepare() -> None:
                 Path(name, entry.name).symlink_to(entry)
 
 
-def start(folder: str) -> timing.Seconds:
+def start_python(folder: str) -> timing.Seconds:
     """Return the seconds of a start with the packages of *folder*."""
     code = f"import site; site.addsitedir({folder!r})"
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    wall, _ = timing.timed(
+    wall, _ = timing.time_call(
         lambda: subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True, capture_output=True)
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -44,5 +44,9 @@ if __name__ == "__main__":
         prepare()
     else:
         timing.print_figures(
-            {"a start": timing.median([start(str(Path(sys.argv[1]).resolve())) for _ in range(STARTS)])}
+            {
+                "a start": timing.median(
+                    [start_python(str(Path(sys.argv[1]).resolve())) for _ in range(STARTS)]
+                )
+            }
         )

@@ -1,4 +1,4 @@
-"""Generate the PTX and LTO-IR that is linked, assembled and parsed, partly by NVRTC without this package."""
+"""Generate PTX and LTO-IR to link, assemble and parse: PTX as text, or both by NVRTC from CUDA C++."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ extern "C" __device__ float f{number}(float a, int n, const float* table) {{
 KERNEL = 'extern "C" __global__ void k(float* x, const float* y, int n) {{ {body} }}'
 CALL = "x[{number}] = f{number}(x[{number} + 1], n, y);\n"
 STATEMENT = "x[{number} + 9] = expf(x[{number}]) * y[{number} + n] + x[{number} + 1] / y[{number}];\n"
-# The functions that a kernel calls, the number of functions, and the number of other statements.
+# For each pair of a kernel and functions: the functions that the kernel calls, the number of functions, and
+# the number of other statements in the kernel.
 PAIRS = {
     "1 function": (range(1), 1, 0),
     "a kernel of 30 kB, 1 function": (range(1), 1, 60),
@@ -44,14 +45,15 @@ def generate_ptx(size: int) -> str:
         ".version 8.0\n.target sm_75\n.address_size 64\n\n.visible .entry kernel(.param .u64 out)\n{\n"
         ".reg .b64 %rd<2>;\n.reg .f32 %f<17>;\nld.param.u64 %rd1, [out];\n"
     )
-    lanes = 4 if size < 1000 else 16
-    loads = "".join(f"ld.global.f32 %f{i}, [%rd1+{4 * i}];\n" for i in range(lanes))
-    stores = "".join(f"st.global.f32 [%rd1+{4 * i}], %f{i};\n" for i in range(lanes))
+    # The number of values, each in a register.
+    count = 4 if size < 1000 else 16
+    loads = "".join(f"ld.global.f32 %f{i}, [%rd1+{4 * i}];\n" for i in range(count))
+    stores = "".join(f"st.global.f32 [%rd1+{4 * i}], %f{i};\n" for i in range(count))
     body: list[str] = []
     length = len(head) + len(loads) + len(stores) + 8
     while length < size:
         i = len(body)
-        body.append(f"fma.rn.f32 %f{i % lanes}, %f{(i + 3) % lanes}, %f{(i + 5) % lanes}, %f{i % lanes};\n")
+        body.append(f"fma.rn.f32 %f{i % count}, %f{(i + 3) % count}, %f{(i + 5) % count}, %f{i % count};\n")
         length += len(body[-1])
     return f"{head}{loads}{''.join(body)}{stores}ret;\n}}\n"
 
@@ -69,7 +71,7 @@ def declare(count: int) -> str:
 
 
 def compile_cxx(source: str, arch: str, *flags: str, lto: bool = False) -> bytes:
-    """Return the relocatable PTX that NVRTC makes of CUDA C++, or the LTO-IR."""
+    """Return the relocatable PTX that NVRTC makes of CUDA C++; the LTO-IR if *lto* is set."""
     from cuda.bindings import nvrtc
 
     options = [f"--gpu-architecture={arch.replace('sm', 'compute')}", "-rdc=true", *flags, *["-dlto"] * lto]
@@ -77,15 +79,16 @@ def compile_cxx(source: str, arch: str, *flags: str, lto: bool = False) -> bytes
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
     if int(status):
         raise SystemExit(f"NVRTC failed: {status.name}")
-    get_size, get = (getattr(nvrtc, f"nvrtcGet{'LTOIR' if lto else 'PTX'}{word}") for word in ("Size", ""))
+    get_size = nvrtc.nvrtcGetLTOIRSize if lto else nvrtc.nvrtcGetPTXSize
+    get_code = nvrtc.nvrtcGetLTOIR if lto else nvrtc.nvrtcGetPTX
     _, size = get_size(program)
     code = b"\0" * size
-    get(program, code)
+    get_code(program, code)
     return code if lto else code.rstrip(b"\0")
 
 
 def make_pair(name: str, arch: str, *, lto: bool = False) -> tuple[bytes, bytes]:
-    """Return a kernel, and functions, some of which the kernel calls."""
+    """Return the code of the pair *name* of `PAIRS`: a kernel, and functions that it may call."""
     called, functions, statement_count = PAIRS[name]
     declared = "".join(
         f'extern "C" __device__ float f{number}(float, int, const float*);\n' for number in called

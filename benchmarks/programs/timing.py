@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    # Seconds by the clock, and by the processor.
     Seconds = tuple[float, float]
 
 
@@ -20,7 +21,7 @@ def now() -> Seconds:
 
 
 def since(start: Seconds) -> Seconds:
-    """Return the seconds since *begun*."""
+    """Return the seconds since *start*, which `now` returned."""
     return time.perf_counter() - start[0], time.process_time() - start[1]
 
 
@@ -29,7 +30,7 @@ def since_start() -> Seconds:
     return since((float(os.environ["BENCHMARK_BEGUN"]), 0.0))
 
 
-def timed(call: Callable[[], object]) -> Seconds:
+def time_call(call: Callable[[], object]) -> Seconds:
     """Return the seconds that *call* takes."""
     start = now()
     call()
@@ -37,7 +38,7 @@ def timed(call: Callable[[], object]) -> Seconds:
 
 
 def median(samples: Sequence[Seconds]) -> Seconds:
-    """Return the median of each clock."""
+    """Return the median of the seconds by the clock, and of those by the processor."""
     walls, cpus = zip(*samples, strict=True)
     return statistics.median(walls), statistics.median(cpus)
 

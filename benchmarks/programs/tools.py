@@ -1,4 +1,4 @@
-"""NVIDIA's compilers of PTX and linkers, called without this package."""
+"""Call NVIDIA's compilers of PTX and linkers without this package."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def compile_by_driver(ptx: bytes) -> None:
 
 @functools.cache
 def find_ptxas() -> str | None:
-    """Return the path of ptxas from the wheel nvidia-cuda-nvcc, else from PATH."""
+    """Return the path of ptxas in the wheel nvidia-cuda-nvcc, else on PATH; None if it is missing."""
     try:
         files = metadata.files("nvidia-cuda-nvcc") or []
     except metadata.PackageNotFoundError:

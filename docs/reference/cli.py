@@ -36,8 +36,8 @@ Each command takes these options after its name:
 The output of an imported file, and of programs that it runs, goes to the standard error.
 
 """
-# Described once, above.
-COMMON = {"help", "verbose", "quiet", "json"}
+# The options of all commands, which HEAD describes.
+COMMON_OPTIONS = {"help", "verbose", "quiet", "json"}
 
 
 def page() -> str:
@@ -46,14 +46,21 @@ def page() -> str:
 
 
 def section(parser: argparse.ArgumentParser, depth: int) -> Iterator[str]:
-    """Yield the lines of one command, and those of its own commands."""
+    """
+    Yield the lines of a command, and those of the commands in it.
+
+    Args:
+        parser: The command's parser.
+        depth: The number of "#" of its heading.
+    """
     commands: dict[str, argparse.ArgumentParser] = {}
+    summaries: dict[str, str] = {}
     rows = []
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             commands = dict(action.choices)
-            described = {choice.dest: choice.help for choice in action._choices_actions}
-        elif action.dest not in COMMON:
+            summaries = {choice.dest: choice.help for choice in action._choices_actions}
+        elif action.dest not in COMMON_OPTIONS:
             rows.append(row(action))
     yield f"{'#' * depth} `{parser.prog}`"
     yield ""
@@ -65,23 +72,24 @@ def section(parser: argparse.ArgumentParser, depth: int) -> Iterator[str]:
     if rows:
         yield from ("| | |", "| --- | --- |", *rows, "")
     for name, command in commands.items():
-        command.description = command.description or f"{described[name][0].upper()}{described[name][1:]}."
+        summary = summaries[name]
+        command.description = command.description or f"{summary[0].upper()}{summary[1:]}."
         yield from section(command, depth + 1)
 
 
 def row(action: argparse.Action) -> str:
     """Return the row of one argument."""
-    value = action.metavar or (",".join(map(str, action.choices)) if action.choices else action.dest.upper())
-    value = str(value)
+    choices = ",".join(map(str, action.choices)) if action.choices else action.dest.upper()
+    value = str(action.metavar or choices)
     if action.option_strings:
-        shown = ", ".join(action.option_strings) + (f" {value}" if action.nargs != 0 else "")
+        usage = ", ".join(action.option_strings) + (f" {value}" if action.nargs != 0 else "")
     else:
-        shown = f"{value} ..." if action.nargs == "+" else value
-    # HTML would take what stands between angle brackets for a tag.
+        usage = f"{value} ..." if action.nargs == "+" else value
+    # In HTML, text in angle brackets would be a tag: quote strings such as "<name>" as code.
     notes = [re.sub(r'"[^"]*<[^"]*"', "`\\g<0>`", action.help or "")]
     if action.required and action.option_strings:
         notes.append("required")
-    return f"| `{shown}` | {'; '.join(filter(None, notes))} |".replace("%(prog)s", "numba-ptxlink")
+    return f"| `{usage}` | {'; '.join(filter(None, notes))} |".replace("%(prog)s", "numba-ptxlink")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Writes `replaced.md` out of the tables of replacements: `python docs/reference/replaced.py`."""
+"""Write `replaced.md` from the tables of patches of the front ends: `python docs/reference/replaced.py`."""
 
 import itertools
 import sys
@@ -24,8 +24,8 @@ With a release outside of the ranges below, or one that lacks an attribute, the 
 warning. `status()` has the reason. Exports work without the plugin: during a call they use the rows with an
 asterisk.
 """
-# The constants of `patches` that an export applies.
-EXPORTED = ("C_ABI", "DRIVERLESS", "OPTIMIZE")
+# The tables in the modules of `patches` that an export applies.
+EXPORT_TABLES = ("C_ABI", "DRIVERLESS", "OPTIMIZE")
 
 COLUMNS = "| module | attribute | for | effect |\n| --- | --- | --- | --- |"
 
@@ -35,15 +35,18 @@ def page() -> str:
     parts = [HEAD]
     for front_end in registry.front_ends():
         parts.append(f"## {front_end.name} {front_end.supported}\n")
-        for module, rows in itertools.groupby(front_end.table(), key=lambda row: row.wrap.__module__):
-            home = sys.modules[module]
-            title = (home.__doc__ or "").strip().partition("\n")[0].rstrip(".")
-            file = "/".join(module.split(".")[-3:]) + ".py"
+        by_module = itertools.groupby(front_end.table(), key=lambda patch: patch.wrap.__module__)
+        for module_name, patches in by_module:
+            module = sys.modules[module_name]
+            title = (module.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+            file = "/".join(module_name.split(".")[-3:]) + ".py"
             parts.append(f"### {title}\n\nIn `{file}`.\n\n{COLUMNS}")
-            exported = [row for name in EXPORTED for row in getattr(home, name, ())]
-            for row in rows:
-                mark = " \\*" if row in exported else ""
-                parts.append(f"| `{row.module}` | `{row.path}`{mark} | {row.purpose} | {row.reason} |")
+            export_patches = [patch for name in EXPORT_TABLES for patch in getattr(module, name, ())]
+            for patch in patches:
+                asterisk = " \\*" if patch in export_patches else ""
+                parts.append(
+                    f"| `{patch.module}` | `{patch.path}`{asterisk} | {patch.purpose} | {patch.reason} |"
+                )
             parts[-1] += "\n"
     return "\n".join(parts).rstrip() + "\n"
 
