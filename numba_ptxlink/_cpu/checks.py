@@ -1,10 +1,9 @@
 """
-Checks of kernels with the names of compute-sanitizer's tools: memcheck, initcheck, racecheck and synccheck.
+Check kernels as compute-sanitizer's tools do: memcheck, initcheck, racecheck and synccheck.
 
 memcheck is part of the generated code, and ends a kernel at the first wrong access. The other checks are in C
-(checks.c), and compare an access with earlier ones. Reports are logged as warnings, and the kernel continues.
-A summary at the end of the process names their places, since pytest hides the log of tests that pass; the
-process then ends with EXIT_STATUS in place of 0.
+(checks.c) and compare each access with earlier ones; this module logs their reports as warnings, prints a
+summary at the end of the process, and ends the process with EXIT_STATUS in place of 0.
 """
 
 from __future__ import annotations
@@ -34,23 +33,33 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LIBRARY = Path(_native.__file__).parent / "checks" / "libptxlink_checks.so"
+# `enum report_kind` of checks.c.
 _RACE, _UNINITIALISED, _DIVERGENT_BARRIER = range(3)
-_ENABLED = {"racecheck": 1, "initcheck": 2}
+# The bits of `enabled` in `struct checks` of checks.c.
+_ENABLED_BITS = {"racecheck": 1, "initcheck": 2}
 _WARP_SIZE = 32
+# The site of the second statement in reports that have only one.
 _NO_SITE = (1 << 32) - 1
+# The fields of BlockContext whose offsets checks.c needs, in the order of its `fields`.
 _CONTEXT_FIELDS = (
     *("checks", "ctaid", "nctaid", "current_thread"),
     *("shared_base", "shared_size", "local_base", "local_total_size"),
 )
-# Functions that generated code calls, by the names in LLVM IR.
-_FUNCTIONS = {
+# C functions that generated code calls, by their names in LLVM IR.
+_C_FUNCTIONS = {
     "ptxlink.check_access": "numba_ptxlink_check_access",
     "ptxlink.check_order": "numba_ptxlink_check_order",
 }
 
 
 class Report(ctypes.Structure):
-    """`struct report` of checks.c."""
+    """
+    `struct report` of checks.c: an access or a barrier at which a check failed.
+
+    `site` is the number of the statement, `thread` and `block` are linear indices, `size` is in bytes, and
+    `count` how often the same was found. The fields `other_...` are those of the earlier access of a race, or
+    of the other barrier.
+    """
 
     _fields_ = (
         *((name, ctypes.c_uint32) for name in ("kind", "site", "other_site", "thread", "other_thread")),
@@ -68,7 +77,7 @@ class Launch(NamedTuple):
         kernel: The name of the kernel in the source.
         grid: The number of blocks along x, y and z.
         block: The number of threads of a block along x, y and z.
-        location_of: Returns the instruction and source line of the number of a statement.
+        location_of: Returns the instruction and source line of a statement, by its number.
         name_of: Returns a name for the memory at an address, such as "parameter 'x'"; "" if it is unknown.
     """
 
@@ -81,10 +90,10 @@ class Launch(NamedTuple):
 
 def parse(checks: CpuChecks) -> frozenset[str]:
     """
-    Return the names of checks.
+    Return the names of the requested checks.
 
     Args:
-        checks: True for memcheck, False for none, or names.
+        checks: True for memcheck, False for no check, or the names.
 
     Raises:
         LaunchError: A name is unknown.
@@ -99,8 +108,8 @@ def parse(checks: CpuChecks) -> frozenset[str]:
 
 
 def needs_accesses(checks: Iterable[str]) -> bool:
-    """Return whether generated code has to report its accesses."""
-    return not _ENABLED.keys().isdisjoint(checks)
+    """Return whether generated code has to report its accesses, which racecheck and initcheck compare."""
+    return not _ENABLED_BITS.keys().isdisjoint(checks)
 
 
 @functools.cache
@@ -112,8 +121,8 @@ def library() -> Any:
     c_library.numba_ptxlink_checks_begin.argtypes = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32
     offsets = [getattr(BlockContext, name).offset for name in _CONTEXT_FIELDS]
     c_library.numba_ptxlink_checks_fields((ctypes.c_uint32 * len(offsets))(*offsets))
-    for name, function in _FUNCTIONS.items():
-        machine_code.add_symbol(name, function_address(c_library, function))
+    for ir_name, c_name in _C_FUNCTIONS.items():
+        machine_code.add_symbol(ir_name, function_address(c_library, c_name))
     return c_library
 
 
@@ -123,7 +132,7 @@ def mark_function_address() -> int:
 
 
 def function_address(c_library: Any, name: str) -> int:
-    """Return the address of a function of the library."""
+    """Return the address of a function of a C library."""
     return int(ctypes.cast(getattr(c_library, name), ctypes.c_void_p).value or 0)
 
 
@@ -133,21 +142,24 @@ class WorkerChecks:
 
     Args:
         checks: The names of the checks.
+
+    Attributes:
+        address: The address of the state, a `struct checks` of checks.c.
+        barrier_function: The address of synccheck's C function; 0 if synccheck is not requested.
     """
 
     def __init__(self, checks: Iterable[str]) -> None:
         self._library = library()
         self._state = ctypes.create_string_buffer(self._library.numba_ptxlink_checks_size())
-        self._enabled = sum(bit for name, bit in _ENABLED.items() if name in checks)
-        has_synccheck = "synccheck" in checks
+        self._enabled_bits = sum(bit for name, bit in _ENABLED_BITS.items() if name in checks)
         self.address = ctypes.addressof(self._state)
-        self.barrier_function = (
-            function_address(self._library, "numba_ptxlink_check_barrier") if has_synccheck else 0
-        )
+        self.barrier_function = 0
+        if "synccheck" in checks:
+            self.barrier_function = function_address(self._library, "numba_ptxlink_check_barrier")
 
     def begin(self, launch: int = 0) -> int:
-        """Begin a launch; return its number, which the other workers of the launch have to pass."""
-        return int(self._library.numba_ptxlink_checks_begin(self.address, self._enabled, launch))
+        """Begin a launch; return its number. The first worker passes 0, the others pass that number."""
+        return int(self._library.numba_ptxlink_checks_begin(self.address, self._enabled_bits, launch))
 
     def log_reports(self, launch: Launch, reported: set[tuple[Any, ...]]) -> None:
         """
@@ -155,7 +167,8 @@ class WorkerChecks:
 
         Args:
             launch: The launch.
-            reported: Keys of reports that have been logged; new ones are added.
+            reported: The kernel, the kind and the source lines of each report that has been logged. New ones
+                are added.
         """
         reports = ctypes.POINTER(Report)()
         count = self._library.numba_ptxlink_checks_reports(self.address, ctypes.byref(reports))
@@ -174,11 +187,12 @@ class WorkerChecks:
 
 
 EXIT_STATUS = 66
-"""The exit status of a program with reports, as of ThreadSanitizer."""
+"""The exit status of a process with reports, which is that of ThreadSanitizer."""
 _summary: list[str] = []
 
 
 def _add_to_summary(message: str) -> None:
+    """Print the beginning of *message* when the process ends: pytest hides the log of tests that pass."""
     if not _summary:
         atexit.register(_print_summary)
         library().numba_ptxlink_checks_set_exit_status(EXIT_STATUS)
@@ -208,9 +222,8 @@ def _message(report: Report, launch: Launch) -> str:
         text = f"synccheck: {subject}: {_divergence(report, launch)}"
     elif report.kind == _UNINITIALISED:
         text = (
-            f"initcheck: {subject}: {report.size} bytes at "
-            f"{report.address:#x}{_in_memory(report, launch)} are "
-            "read, and nothing has written them; write them first."
+            f"initcheck: {subject}: {report.size} bytes at {report.address:#x}{_in_memory(report, launch)} "
+            "are read, and nothing has written them; write them first."
         )
     else:
         text = f"racecheck: {subject}: {_race(report, launch)}"
@@ -220,11 +233,12 @@ def _message(report: Report, launch: Launch) -> str:
 
 
 def _race(report: Report, launch: Launch) -> str:
-    other = launch.location_of(report.other_site)
+    """Return the two accesses of a race, and what to do."""
+    position = _source_position(launch.location_of(report.site))
+    other_position = _source_position(launch.location_of(report.other_site))
     is_other_block = report.block != report.other_block
-    block = f" of block {_index(report.other_block, launch.grid)}" if is_other_block else " of the block"
     if is_other_block:
-        cure = "let them use different memory, atomic operations, or two launches"
+        cure = "let the blocks use different memory or atomic operations, or make two launches"
     elif report.thread // _WARP_SIZE == report.other_thread // _WARP_SIZE:
         cure = (
             "put __syncwarp() (cuda.syncwarp()) between them, since lanes of a warp need not run in "
@@ -232,20 +246,21 @@ def _race(report: Report, launch: Launch) -> str:
         )
     else:
         cure = "put __syncthreads() (cuda.syncthreads()) between them"
-    if not is_other_block and _source_position(launch.location_of(report.site)) == _source_position(other):
+    if not is_other_block and position == other_position:
         # The statement may be `total[0] += x`, for which a barrier is no cure.
         cure += ", or use an atomic operation (cuda.atomic.add) if all add to one element"
-    verbs = [("writes" if report.is_write else "reads"), ("wrote" if report.other_is_write else "read")]
+    verb = "writes" if report.is_write else "reads"
+    other_verb = "wrote" if report.other_is_write else "read"
+    other_block = f"block {_index(report.other_block, launch.grid)}" if is_other_block else "the block"
     return (
-        f"the thread {verbs[0]} {report.size} bytes at {report.address:#x}{_in_memory(report, launch)}, "
-        "which "
-        f"thread {_index(report.other_thread, launch.block)}{block} {verbs[1]} at "
-        f"{_source_position(other)}, in no "
-        f"order; {cure}."
+        f"the thread {verb} {report.size} bytes at {report.address:#x}{_in_memory(report, launch)}, which "
+        f"thread {_index(report.other_thread, launch.block)} of {other_block} {other_verb} at "
+        f"{other_position}, and nothing orders the two accesses; {cure}."
     )
 
 
 def _divergence(report: Report, launch: Launch) -> str:
+    """Return at which barriers threads of one block wait, and what to do."""
     if report.other_site == _NO_SITE:
         return (
             "the barrier opens although other threads of the block have ended; let all threads of the block "
@@ -259,15 +274,17 @@ def _divergence(report: Report, launch: Launch) -> str:
 
 
 def _source_position(location: SourceLocation) -> str:
+    """Return the file and the line, or the instruction if the PTX has no lines."""
     return f"{location.file}:{location.line}" if location.file else f"`{location.instruction}`"
 
 
 def _in_memory(report: Report, launch: Launch) -> str:
+    """Return text such as " in parameter 'x'"; "" if the memory has no name."""
     name = "shared memory" if report.is_shared else launch.name_of(report.address)
     return f" in {name}" if name else ""
 
 
-def _index(number: int, extents: Sequence[int]) -> tuple[int, int, int]:
-    """Return the index along x, y and z of the block or thread with a linear *number*."""
+def _index(linear_index: int, extents: Sequence[int]) -> tuple[int, int, int]:
+    """Return the indices along x, y and z of a block or thread."""
     width, height, _ = extents
-    return number % width, number // width % height, number // (width * height)
+    return linear_index % width, linear_index // width % height, linear_index // (width * height)

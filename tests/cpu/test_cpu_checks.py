@@ -125,7 +125,7 @@ REPORTS = {
     "total": ("racecheck", "o[0] += x", "o[0] += x", "or use an atomic operation (cuda.atomic.add)"),
     "limited": ("racecheck", "if (*o <", "if (*o <", "or use an atomic operation (cuda.atomic.add)"),
     "partial": ("initcheck", "    o[t] = s[t];", "", "nothing has written them; write them first"),
-    "sums": ("racecheck", "o[1] + x", "o[1] + x", "atomic operations, or two launches"),
+    "sums": ("racecheck", "o[1] + x", "o[1] + x", "atomic operations, or make two launches"),
     "some": ("synccheck", "        __syncthreads();", "", "other threads of the block have ended"),
     "branches": (
         "synccheck",
