@@ -54,7 +54,7 @@ class CompiledModule:
 
     Args:
         module: The PTX module.
-        checks: The names of the checks.
+        checks: The names of the requested checks, such as "memcheck".
 
     Attributes:
         symbols: The functions and variables of the module.
@@ -65,47 +65,48 @@ class CompiledModule:
         self.symbols = Symbols(module)
         variables = self.symbols.definitions()
         objects = [_compile_common("cpu variables", variables)] if variables else []
-        self._loaded = machine_code.LoadedCode(_runtime_object(), *objects)
+        self._code = machine_code.LoadedCode(_runtime_object(), *objects)
         self._entries: dict[str, CompiledEntry] = {}
         self._lock = Lock()
 
     def address(self, name: str) -> int:
-        """Return the address of a function of the runtime, or of the variable x as "v.x"."""
-        return self._loaded.address(name)
+        """Return the address of a function of the runtime, by its name, or of the variable x, as "v.x"."""
+        return self._code.address(name)
 
     def entry(self, name: str) -> CompiledEntry:
-        """Return a kernel or function in machine code, compiled or from the cache at its first use."""
+        """Return a kernel or function; at its first use, compile it or load it from the cache."""
         entry = self._entries.get(name)
         if entry is None:
             with self._lock.held:
+                # Another thread may have loaded it meanwhile.
                 entry = self._entries.get(name) or self._entries.setdefault(name, self._load(name))
         return entry
 
     def _load(self, name: str) -> CompiledEntry:
-        parts = {
+        key_parts = {
             "package": cache.package_version(),
             "tool": machine_code.target(),
             "checks": ",".join(sorted(self._checks)),
             "entry": name,
             "ptx": self._module.text,
         }
-        cache_entry = cache.cached(cache.Key.of("cpu entry", parts), lambda: self._compile(name))
-        self._loaded.add(cache_entry.code)
-        # The cache adds other metadata.
+        cache_entry = cache.cached(cache.Key.of("cpu entry", key_parts), lambda: self._compile(name))
+        self._code.add(cache_entry.code)
+        # Leave out `suspends`, and the metadata that the cache adds.
         metadata = {
             field: cache_entry.meta[field] for field in CompiledEntry._fields if field in cache_entry.meta
         }
         if not cache_entry.meta["suspends"]:
             prefix = "block" if self.symbols.functions[name].kind == "entry" else "elementwise"
-            return CompiledEntry(name, self._loaded.address(f"{prefix}.{name}"), None, **metadata)
+            return CompiledEntry(name, self._code.address(f"{prefix}.{name}"), None, **metadata)
         if self.symbols.functions[name].kind != "entry":
             raise LaunchError(
                 f"Function {name} has a barrier or a warp operation, and a direct call runs one thread; "
                 "launch a kernel that calls it."
             )
-        # The ramp of an LLVM coroutine is its first part, which allocates the frame.
-        frame_size = machine_code.frame_size(self._loaded.address(f"ramp.{name}"))
-        return CompiledEntry(name, self._loaded.address(f"block.{name}"), frame_size, **metadata)
+        # The ramp of an LLVM coroutine is the function that starts it.
+        frame_size = machine_code.frame_size(self._code.address(f"ramp.{name}"))
+        return CompiledEntry(name, self._code.address(f"block.{name}"), frame_size, **metadata)
 
     def _compile(self, name: str) -> cache.Entry:
         translation = translate(self.symbols, name, checks=self._checks)
@@ -120,6 +121,12 @@ def _runtime_object() -> bytes:
 
 
 def _compile_common(kind: str, text: str) -> bytes:
-    """Return the machine code of LLVM IR that all kernels use, compiled or from the cache."""
+    """
+    Return the machine code of LLVM IR that all kernels use, compiled or from the cache.
+
+    Args:
+        kind: The kind of the result in the cache.
+        text: The LLVM module.
+    """
     key = cache.Key.of(kind, {"tool": machine_code.target(), "ir": text})
     return cache.cached(key, lambda: cache.Entry({}, machine_code.compile_ir(text))).code

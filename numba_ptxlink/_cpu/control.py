@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from .mnemonics import Mnemonic
     from .translator import Storage, Translator
 
-# Prefixes of the functions of the device runtime that launch kernels.
+# How the names of the device runtime's functions that launch kernels begin.
 _DEVICE_LAUNCHES = ("cudaGetParameterBuffer", "cudaLaunchDevice", "__cudaCDP2")
 
 
 def _find_label(b: Translator, name: str) -> int:
-    """Return the statement index of a label that is visible in the current block."""
+    """Return the index of the statement at a label, which may be in a block around the current one."""
     scope: ptx.Scope | None = b.scope
     while scope is not None:
         if (scope.block, name) in b.labels:
@@ -39,16 +39,16 @@ def branch(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def branch_indexed(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `brx.idx`."""
+    """Translate `brx.idx`: branch to the label with this index in a list; trap if there is none."""
     targets = [_find_label(b, label) for label in b.branch_targets.get(operands[1], ())]
     if not targets:
         raise UnsupportedInstruction
     if min(targets) <= b.statement_index:
         b.count_back_edge()
-    index, default = b.read_operand(operands[0], 32), b.unique_name()
+    index, no_label = b.read_operand(operands[0], 32), b.unique_name()
     cases = " ".join(f"i32 {case}, label %L{target}" for case, target in enumerate(targets))
-    b.end_block(f"switch i32 {index}, label %{default} [{cases}]")
-    b.begin_block(default)
+    b.end_block(f"switch i32 {index}, label %{no_label} [{cases}]")
+    b.begin_block(no_label)
     b.fault(Fault.TRAP)
 
 
@@ -59,7 +59,8 @@ def return_or_exit(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -
 
 def trap(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """Translate `trap`."""
-    # Cooperative groups trap if the launch has no workspace for the grid barrier.
+    # Cooperative groups read the workspace of the grid barrier, and trap if there is none. Report the reason
+    # for that, a launch that is not cooperative, rather than the trap.
     if b.reads_workspace:
         b.fault_unless(
             b.emit_op("icmp ne", "i32", b.load_context_field("cooperative"), 0), Fault.NOT_COOPERATIVE
@@ -68,36 +69,37 @@ def trap(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def call(b: Translator, parsed: ptx.Call) -> None:
-    """Translate `call` of a function by name, with arguments in `.param` variables."""
-    storages = [b.find_storage(name) for name in (*parsed.results, *parsed.arguments)]
+    """Translate `call` of a function by name or by pointer, with values in `.param` variables."""
+    # The memory of the results and then of the arguments, in all functions below.
+    storages: list[Storage] = []
+    for name in (*parsed.results, *parsed.arguments):
+        storage = b.find_storage(name)
+        if storage is None:
+            raise UnsupportedInstruction
+        storages.append(storage)
     function = b.module.functions.get(parsed.callee)
-    if None in storages:
-        raise UnsupportedInstruction
     if parsed.callee.startswith(_DEVICE_LAUNCHES):
         b.fault(Fault.UNSUPPORTED)
-        return
-    if parsed.callee.startswith("%"):
-        _call_pointer(b, parsed, [storage for storage in storages if storage])
-        return
-    if function is None:
-        if parsed.callee not in EXTERNAL_FUNCTIONS:
-            b.fault(Fault.UNDEFINED_FUNCTION)
-            return
-        EXTERNAL_FUNCTIONS[parsed.callee](b, [storage for storage in storages if storage])
-        return
-    _call_function(b, function, [storage for storage in storages if storage])
+    elif parsed.callee.startswith("%"):
+        _call_pointer(b, parsed, storages)
+    elif function is not None:
+        _call_function(b, function, storages)
+    elif parsed.callee in EXTERNAL_FUNCTIONS:
+        EXTERNAL_FUNCTIONS[parsed.callee](b, storages)
+    else:
+        b.fault(Fault.UNDEFINED_FUNCTION)
 
 
 def _call_pointer(b: Translator, parsed: ptx.Call, storages: Sequence[Storage]) -> None:
-    """Call the function whose address is in a register, out of those that may be called."""
+    """Call the function whose address is in a register: compare it with the address of each candidate."""
     address, after = b.read_operand(parsed.callee, 64), b.unique_name()
-    sizes = [storage.size for storage in storages]
+    passed_sizes = [storage.size for storage in storages]
     for function in b.module.call_graph.indirect_callees(parsed, b.module.functions):
-        if [max(variable.size, 1) for variable in (*function.results, *function.params)] == sizes:
-            is_callee_label, next_label = b.unique_name(), b.unique_name()
+        if _declared_sizes(function) == passed_sizes:
+            callee_label, next_label = b.unique_name(), b.unique_name()
             is_callee = b.emit_op("icmp eq", "i64", address, b.module.symbol_address(function.name))
-            b.cond_branch(is_callee, is_callee_label, next_label)
-            b.begin_block(is_callee_label)
+            b.cond_branch(is_callee, callee_label, next_label)
+            b.begin_block(callee_label)
             _call_function(b, function, storages)
             b.end_block(f"br label %{after}")
             b.begin_block(next_label)
@@ -105,11 +107,14 @@ def _call_pointer(b: Translator, parsed: ptx.Call, storages: Sequence[Storage]) 
     b.begin_block(after)
 
 
+def _declared_sizes(function: ptx.Function) -> list[int]:
+    """Return the bytes of the results and parameters of a function, at least 1 each, as in `Storage`."""
+    return [max(variable.size, 1) for variable in (*function.results, *function.params)]
+
+
 def _call_function(b: Translator, function: ptx.Function, storages: Sequence[Storage]) -> None:
     suspends = function.name in b.module.call_graph.suspending
-    passed_sizes = [storage.size for storage in storages]
-    declared_sizes = [max(variable.size, 1) for variable in (*function.results, *function.params)]
-    if passed_sizes != declared_sizes:
+    if [storage.size for storage in storages] != _declared_sizes(function):
         raise UnsupportedInstruction
     # A coroutine cannot suspend in a callee, and a recursive callee cannot be inlined.
     if suspends and function.name in b.module.call_graph.recursive:
@@ -125,36 +130,43 @@ def _load_argument(b: Translator, storage: Storage) -> str:
 def _print(b: Translator, storages: Sequence[Storage]) -> None:
     result, template, values = storages
     addresses = f"i64 {_load_argument(b, template)}", f"i64 {_load_argument(b, values)}"
+    # The number of printed arguments; -1 if Ctrl-C interrupted the kernel.
     count = b.call("ptxlink.print", "i32", "ptr %ctx", *addresses)
     b.fault_unless(b.emit_op("icmp sge", "i32", count, 0), Fault.INTERRUPTED)
     b.emit(f"store i32 {count}, ptr {result.pointer}")
 
 
 def _assert(b: Translator, storages: Sequence[Storage]) -> None:
-    # The fault record has the addresses of the condition and of the file, in the fields address and size.
-    b.fault(Fault.ASSERT, _load_argument(b, storages[0]), _load_argument(b, storages[1]))
+    condition, file, *_ = storages
+    # For this fault, the fields `address` and `size` of the FaultRecord are the addresses of two strings.
+    b.fault(Fault.ASSERT, _load_argument(b, condition), _load_argument(b, file))
     b.begin_block(b.unique_name())
 
 
 def _allocate(b: Translator, storages: Sequence[Storage]) -> None:
-    address = b.call("ptxlink.allocate", "i64", "ptr %ctx", f"i64 {_load_argument(b, storages[1])}")
-    b.emit(f"store i64 {address}, ptr {storages[0].pointer}")
+    result, size = storages
+    address = b.call("ptxlink.allocate", "i64", "ptr %ctx", f"i64 {_load_argument(b, size)}")
+    b.emit(f"store i64 {address}, ptr {result.pointer}")
 
 
 def _free(b: Translator, storages: Sequence[Storage]) -> None:
-    b.emit(f"call void @ptxlink.free(ptr %ctx, i64 {_load_argument(b, storages[0])})")
+    (address,) = storages
+    b.emit(f"call void @ptxlink.free(ptr %ctx, i64 {_load_argument(b, address)})")
 
 
 def _grid_handle(b: Translator, storages: Sequence[Storage]) -> None:
-    # The scope is always the grid. The handle of the grid is null unless the launch is cooperative.
-    b.emit(f"store i64 {b.resize(b.load_context_field('cooperative'), 32, 64)}, ptr {storages[0].pointer}")
+    result = storages[0]
+    # Code only asks for the handle of the grid. Its value is 1, or null unless the launch is cooperative.
+    handle = b.resize(b.load_context_field("cooperative"), 32, 64)
+    b.emit(f"store i64 {handle}, ptr {result.pointer}")
 
 
 def _grid_barrier(b: Translator, storages: Sequence[Storage]) -> None:
+    result = storages[0]
     b.fault_unless(b.emit_op("icmp ne", "i32", b.load_context_field("cooperative"), 0), Fault.NOT_COOPERATIVE)
     b.suspend(ThreadState.GRID_BARRIER)
     b.report_order(Scope.GRID)
-    b.emit(f"store i32 0, ptr {storages[0].pointer}")
+    b.emit(f"store i32 0, ptr {result.pointer}")
 
 
 EXTERNAL_FUNCTIONS = {
@@ -165,6 +177,7 @@ EXTERNAL_FUNCTIONS = {
     "cudaCGGetIntrinsicHandle": _grid_handle,
     "cudaCGSynchronize": _grid_barrier,
 }
+"""Functions of CUDA that PTX calls and no input defines, with their translations."""
 CONTROL_HANDLERS = {
     "bra": branch,
     "brx": branch_indexed,
