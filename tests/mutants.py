@@ -267,7 +267,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_cpu/cxx.py", "if name in reachable:", "if name:", HOST),
         ("_cpu/cxx.py", 'content.rstrip(b"\\0")', 'content.strip(b"\\0")', HOST),
         ("_cpu/cxx.py", 'value = text.removeprefix("ret ")', 'value = "void"', INSTRUCTIONS),
-        ("_cpu/cxx.py", "else goto {local(match[3])}", "else goto {local(match[2])}", HOST),
+        ("_cpu/cxx.py", "else goto {local_name(match[3])}", "else goto {local_name(match[2])}", HOST),
         ("_cpu/cxx_expressions.py", '"false" if text in', '"true" if text in', HOST),
         ("_cpu/cxx_expressions.py", "(1 << 128) - number", "(1 << 64) - number", INSTRUCTIONS),
         ("_cpu/cxx_expressions.py", "set().union(*(part.uses for part in parts))", "set()", HOST),

@@ -1,8 +1,8 @@
 """
-Print functions and variables of LLVM IR as C++, one instruction a line.
+Convert functions and variables of LLVM IR to C++, one instruction a line.
 
-Each value becomes a variable that is assigned once; memory for a PTX register becomes a variable, too. For
-example:
+Each value of LLVM IR becomes a variable that is assigned once. The memory of a PTX register (`alloca`)
+becomes a variable, too, as %v1 and %v2 in this example:
 
     %t1 = load i32, ptr %v1               t1_ = v1_;
     %t2 = add i32 %t1, 5            ->    t2_ = op_add(t1_, i32(5u));
@@ -22,39 +22,46 @@ from .cxx_expressions import (
     NotInCxxError,
     Operand,
     checked_type,
-    expression,
-    local,
-    operands,
+    convert_instruction,
+    join_values,
+    local_name,
+    parse_operands,
     prelude,
-    symbol,
-    values,
+    symbol_name,
 )
 
 __all__ = [
     "OWN_LINE",
     "CxxFunction",
     "NotInCxxError",
-    "definitions",
-    "function",
+    "convert_function",
+    "convert_variable",
     "prelude",
-    "symbol",
-    "variable",
+    "split_functions",
+    "symbol_name",
 ]
 
 OWN_LINE = "#line 1 // of this file"
-"""Stands for a directive with the number of the line after it, behind code that has lines of other files."""
+"""
+A placeholder after a function whose statements have `#line` directives of other files. The file that is written
+has in its place a directive with its own name, and the number of the next line.
+"""
+# `define internal i32 @"f.x"(i32 %a) alwaysinline {`, the body, and `}`: result type, name, parameters, body.
 _DEFINITION = re.compile(rf"define internal (\w+) @({NAME})\(([^)]*)\)[\w ]*\{{\n(.*?)\n\}}", re.DOTALL)
+# `@"v.x" = global <{i32, [4 x i8]}> <{i32 5, [4 x i8] zeroinitializer}>, align 16`: name, fields, alignment.
 _VARIABLE = re.compile(rf"@({NAME}) = global <\{{.*?\}}> <\{{(.*)\}}>, align (\d+)")
-# Parts of a line without a meaning in C++: comments, metadata, alignments and attributes. All atomic
-# operations are sequentially consistent.
+# Parts of a line that C++ does not need: comments, metadata, alignments, attributes, and memory orders, since
+# all atomic operations of llvm.hpp are sequentially consistent.
 _IGNORED = re.compile(r"\s*;.*|, !\w+ !\d+|, align \d+|\btail |\bnoundef | (?:seq_cst|monotonic|noreturn)\b")
+# A label to which a branch may go.
 _TARGET = re.compile(r"label %([\w.]+)")
 
-_LOCAL = re.compile(r"alloca (?:(\w+)|\[(\d+) x i8\])")
-_REGISTER = re.compile(r"load \w+, ptr (%[\w.]+)")
+# Instructions. `alloca i32` is for a register, `alloca [8 x i8]` for an array.
+_ALLOCA = re.compile(r"alloca (?:(\w+)|\[(\d+) x i8\])")
+_LOAD = re.compile(r"load \w+, ptr (%[\w.]+)")
 _STORE = re.compile(r"store (atomic )?(.+)")
-_BRANCH = re.compile(r"br i1 (.+), label %([\w.]+), label %([\w.]+)")
-_JUMP = re.compile(r"br label %([\w.]+)")
+_CONDITIONAL_BRANCH = re.compile(r"br i1 (.+), label %([\w.]+), label %([\w.]+)")
+_BRANCH = re.compile(r"br label %([\w.]+)")
 
 
 class CxxFunction(NamedTuple):
@@ -72,56 +79,57 @@ class CxxFunction(NamedTuple):
     uses: frozenset[str]
 
 
-def definitions(ir: str) -> dict[str, str]:
-    """Return the text of each internal function in LLVM IR, by its name."""
+def split_functions(ir: str) -> dict[str, str]:
+    """Return the definition of each internal function in a module of LLVM IR, by its name."""
     return {match[2].strip('"'): match[0] for match in _DEFINITION.finditer(ir)}
 
 
-def function(ir: str) -> CxxFunction:
+def convert_function(ir: str) -> CxxFunction:
     """
-    Print an internal function.
+    Convert the definition of an internal function.
 
     Raises:
-        NotInCxxError: An instruction has no counterpart.
+        NotInCxxError: An instruction has no counterpart in C++.
     """
     match = _DEFINITION.fullmatch(ir)
     if match is None:
         raise NotInCxxError(ir.partition("\n")[0])
-    result, name, params, body = match.groups()
-    formals = ", ".join(f"{param.type} {local(param.text)}" for param in operands(params))
-    printer = _Printer()
-    printer.print_body(body)
-    return CxxFunction(
-        f"inline {checked_type(result)} {symbol(name)}({formals})", printer.to_text(), frozenset(printer.uses)
-    )
+    result_type, name, params, body = match.groups()
+    declared = ", ".join(f"{param.type} {local_name(param.text)}" for param in parse_operands(params))
+    prototype = f"inline {checked_type(result_type)} {symbol_name(name)}({declared})"
+    statements = _Statements()
+    statements.add_body(body)
+    return CxxFunction(prototype, statements.to_text(), frozenset(statements.uses))
 
 
-def variable(ir: str) -> str:
+def convert_variable(ir: str) -> str:
     """
-    Print a global variable.
+    Convert the definition of a global variable to an array of bytes.
 
     Raises:
         NotInCxxError: The variable contains an address.
     """
     match = _VARIABLE.fullmatch(ir)
-    *fields, zeros = match[2].split(", ") if match else [ir]
-    content = b""
-    for field in fields:
-        kind, _, number = field.partition(" ")
-        if not number.removeprefix("-").isdigit():
-            raise NotInCxxError(field)
-        size = int(kind[1:]) // 8
-        content += (int(number) % (1 << 8 * size)).to_bytes(size, "little")
     if match is None:
         raise NotInCxxError(ir)
+    # Fields such as "i32 5"; the last one is the rest of the variable, such as "[4 x i8] zeroinitializer".
+    *fields, zeros = match[2].split(", ")
+    content = b""
+    for field in fields:
+        integer_type, _, number = field.partition(" ")
+        if not number.removeprefix("-").isdigit():
+            raise NotInCxxError(field)
+        field_size = int(integer_type[1:]) // 8
+        content += (int(number) % (1 << 8 * field_size)).to_bytes(field_size, "little")
     size = len(content) + int(zeros[1:].partition(" ")[0])
+    # C++ sets the bytes after those in the initialiser to zero.
     numbers = ",".join(map(str, content.rstrip(b"\0"))) or "0"
-    return f"alignas({match[3]}) unsigned char {symbol(match[1])}[{size}] = {{{numbers}}};"
+    return f"alignas({match[3]}) unsigned char {symbol_name(match[1])}[{size}] = {{{numbers}}};"
 
 
-class _Printer:
+class _Statements:
     """
-    The statements of one function, printed instruction by instruction.
+    The C++ statements of one function, added instruction by instruction.
 
     Attributes:
         uses: The global symbols that the statements use, by their names in LLVM IR.
@@ -130,14 +138,15 @@ class _Printer:
     def __init__(self) -> None:
         self.uses: set[str] = set()
         self._lines: list[str] = []
-        self._directive = ""
-        self._arrays: list[str] = []
-        # The types of `alloca` instructions for one value, and of variables in C++.
-        self._registers: dict[str, str] = {}
-        self._types: dict[str, str] = {}
+        # The latest `#line` directive of the LLVM IR, "" without one.
+        self._line_directive = ""
+        self._array_declarations: list[str] = []
+        # The types of registers' memory, by names in LLVM IR, and of variables, by names in C++.
+        self._register_types: dict[str, str] = {}
+        self._variable_types: dict[str, str] = {}
 
-    def print_body(self, body: str) -> None:
-        """Print the blocks that can be reached. Compilers would warn of the unused labels of other blocks."""
+    def add_body(self, body: str) -> None:
+        """Add the blocks that can be reached. Compilers would warn of the unused labels of other blocks."""
         blocks = _split_blocks(body)
         pending = reachable = {"entry"}
         while pending:
@@ -146,30 +155,33 @@ class _Printer:
             reachable = reachable | pending
         for name, lines in blocks.items():
             if name in reachable:
-                self._lines += [f"{local(name)}:;"] * (name != "entry")
+                if name != "entry":
+                    self._lines.append(f"{local_name(name)}:;")
                 for line in lines:
                     if line.startswith("#line "):
-                        self._directive = line
+                        self._line_directive = line
                         continue
-                    # A line of C++ has the number of the one before plus 1, unless it has a directive.
-                    self._lines += [self._directive] * bool(self._directive)
-                    self._print_instruction(line)
+                    if self._line_directive:
+                        # Repeat the directive, since C++ counts one line more after each line.
+                        self._lines.append(self._line_directive)
+                    self._add_instruction(line)
 
     def to_text(self) -> str:
         """Return all statements in braces, after the declarations of variables."""
         names_by_type: dict[str, list[str]] = {}
-        for name, kind in self._types.items():
-            names_by_type.setdefault(kind, []).append(name)
-        declared = (f"{kind} {', '.join(names)};" for kind, names in names_by_type.items())
-        text = "".join(f"  {line}\n" for line in (*self._arrays, *declared, *self._lines))
-        return f"{{\n{text}}}" + f"\n{OWN_LINE}" * bool(self._directive)
+        for name, cxx_type in self._variable_types.items():
+            names_by_type.setdefault(cxx_type, []).append(name)
+        declarations = (f"{cxx_type} {', '.join(names)};" for cxx_type, names in names_by_type.items())
+        lines = (*self._array_declarations, *declarations, *self._lines)
+        text = "".join(f"  {line}\n" for line in lines)
+        return f"{{\n{text}}}\n{OWN_LINE}" if self._line_directive else f"{{\n{text}}}"
 
-    def _print_instruction(self, line: str) -> None:
-        name, assigns, text = line.partition(" = ")
-        if assigns:
+    def _add_instruction(self, line: str) -> None:
+        name, has_value, text = line.partition(" = ")
+        if has_value:
             self._assign(name, text)
         elif match := _STORE.fullmatch(line):
-            self._store(*operands(match[2]), function="op_store_atomic" if match[1] else "op_store")
+            self._store(*parse_operands(match[2]), is_atomic=bool(match[1]))
         elif line == "fence":
             self._lines.append("op_fence();")
         elif line.startswith("call "):
@@ -177,52 +189,56 @@ class _Printer:
         else:
             self._lines.append(self._end_block(line))
 
-    def _declare(self, name: str, kind: str) -> str:
-        """Declare a variable; return its name in C++."""
-        self._types[local(name)] = kind
-        return local(name)
+    def _declare(self, name: str, cxx_type: str) -> str:
+        """Declare a variable for a value of LLVM IR; return its name in C++."""
+        self._variable_types[local_name(name)] = cxx_type
+        return local_name(name)
 
     def _expression(self, text: str) -> Expression:
-        result = expression(text)
+        result = convert_instruction(text)
         self.uses |= result.uses
         return result
 
-    def _values(self, *passed: Operand) -> str:
-        result = values(list(passed))
+    def _join_values(self, *operands: Operand) -> str:
+        result = join_values(list(operands))
         self.uses |= result.uses
         return result.text
 
     def _assign(self, name: str, text: str) -> None:
-        """Print an instruction that has a value."""
-        if (match := _LOCAL.fullmatch(text)) and match[1]:
-            self._registers[name] = match[1]
-        elif match:
-            self._arrays.append(f"alignas(16) char {local(name)}[{match[2]}];")
-        elif (match := _REGISTER.fullmatch(text)) and match[1] in self._registers:
-            kind = self._registers[match[1]]
-            self._lines.append(f"{self._declare(name, kind)} = {self._declare(match[1], kind)};")
+        """Add the instruction *text*, whose value has the name *name* in LLVM IR."""
+        if match := _ALLOCA.fullmatch(text):
+            register_type, array_size = match.groups()
+            if register_type:
+                self._register_types[name] = register_type
+            else:
+                self._array_declarations.append(f"alignas(16) char {local_name(name)}[{array_size}];")
+        elif (match := _LOAD.fullmatch(text)) and match[1] in self._register_types:
+            register, cxx_type = match[1], self._register_types[match[1]]
+            self._lines.append(f"{self._declare(name, cxx_type)} = {self._declare(register, cxx_type)};")
         else:
             result = self._expression(text)
             self._lines.append(f"{self._declare(name, result.type)} = {result.text};")
 
-    def _store(self, value: Operand, target: Operand, *, function: str) -> None:
-        if target.text in self._registers:
-            self._lines.append(f"{self._declare(target.text, value.type)} = {self._values(value)};")
+    def _store(self, value: Operand, target: Operand, *, is_atomic: bool) -> None:
+        if target.text in self._register_types:
+            self._lines.append(f"{self._declare(target.text, value.type)} = {self._join_values(value)};")
         else:
-            self._lines.append(f"{function}({self._values(value, target)});")
+            function = "op_store_atomic" if is_atomic else "op_store"
+            self._lines.append(f"{function}({self._join_values(value, target)});")
 
     def _end_block(self, text: str) -> str:
+        """Return the statement for the last instruction of a block."""
+        if match := _CONDITIONAL_BRANCH.fullmatch(text):
+            condition = self._join_values(Operand("i1", match[1]))
+            return f"if ({condition}) goto {local_name(match[2])}; else goto {local_name(match[3])};"
         if match := _BRANCH.fullmatch(text):
-            condition = self._values(Operand("i1", match[1]))
-            return f"if ({condition}) goto {local(match[2])}; else goto {local(match[3])};"
-        if match := _JUMP.fullmatch(text):
-            return f"goto {local(match[1])};"
+            return f"goto {local_name(match[1])};"
         if text == "unreachable":
             return "__builtin_unreachable();"
         if not text.startswith("ret "):
             raise NotInCxxError(text)
         value = text.removeprefix("ret ")
-        return "return;" if value == "void" else f"return {self._values(*operands(value))};"
+        return "return;" if value == "void" else f"return {self._join_values(*parse_operands(value))};"
 
 
 def _split_blocks(body: str) -> dict[str, list[str]]:

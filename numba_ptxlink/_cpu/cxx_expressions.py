@@ -15,24 +15,32 @@ from typing import NamedTuple
 
 NAME = r'(?:"[^"]+"|[\w.$]+)'
 """Matches a global symbol in LLVM IR, after its `@`."""
+# LLVM's types that `llvm.hpp` has, under the same names.
 _TYPES = frozenset(("i1", "i8", "i16", "i32", "i64", "i128", "float", "double", "ptr", "void"))
 
-_CALL = re.compile(rf"call (\w+) @({NAME})\((.*)\)")
-_LOAD = re.compile(r"load (atomic )?(\w+), (ptr .+)")
-_UPDATE = re.compile(r"atomicrmw (\w+) (.+)")
-_SELECT_OR_CMPXCHG = re.compile(r"(select|cmpxchg) (.+)")
-_ADDRESS = re.compile(r"getelementptr i8, (.+)")
-_PART = re.compile(r"extractvalue \{(\w+), i1\} (%[\w.]+), ([01])")
-_CAST = re.compile(r"(\w+) (\w+ .+) to (\w+)")
-_COMPUTE = re.compile(r"((?:[if]cmp )?\w+) (\w+) (.+)")
+# Each pattern is followed by an instruction that it matches.
+_CALL = re.compile(rf"call (\w+) @({NAME})\((.*)\)")  # call i32 @f(i32 %a)
+_LOAD = re.compile(r"load (atomic )?(\w+), (ptr .+)")  # load atomic i32, ptr %p
+_ATOMICRMW = re.compile(r"atomicrmw (\w+) (.+)")  # atomicrmw add ptr %p, i32 %a
+_SELECT_OR_CMPXCHG = re.compile(r"(select|cmpxchg) (.+)")  # select i1 %c, i32 %a, i32 %b
+_GETELEMENTPTR = re.compile(r"getelementptr i8, (.+)")  # getelementptr i8, ptr %p, i64 4
+_EXTRACTVALUE = re.compile(r"extractvalue \{(\w+), i1\} (%[\w.]+), ([01])")  # extractvalue {i32, i1} %a, 0
+_CAST = re.compile(r"(\w+) (\w+ .+) to (\w+)")  # zext i8 %a to i32
+_ARITHMETIC = re.compile(r"((?:[if]cmp )?\w+) (\w+) (.+)")  # add i32 %a, %b; icmp eq i32 %a, 0
 
 
 class NotInCxxError(Exception):
-    """An instruction or a type of LLVM has no counterpart in `llvm.hpp`; the message is its name."""
+    """An instruction, type or constant of LLVM IR has no counterpart in C++. The message is its text."""
 
 
 class Operand(NamedTuple):
-    """A value with its type."""
+    """
+    A value in LLVM IR.
+
+    Args:
+        type: The type, such as "i32".
+        text: The name or the constant, such as "%a" or "5".
+    """
 
     type: str
     text: str
@@ -43,7 +51,7 @@ class Expression(NamedTuple):
     An expression in C++.
 
     Args:
-        type: The type of the value.
+        type: The type of the value, "" for a list of values.
         text: The expression.
         uses: The global symbols that the expression uses, by their names in LLVM IR.
     """
@@ -55,136 +63,152 @@ class Expression(NamedTuple):
 
 @functools.cache
 def prelude() -> str:
-    """Return the definitions that all functions need."""
+    """Return the text of `llvm.hpp`, which all converted functions need before them."""
     return Path(__file__).with_name("llvm.hpp").read_text()
 
 
 @functools.cache
 def _prelude_functions() -> frozenset[str]:
+    """Return the names of the functions of `llvm.hpp`, such as op_add and llvm_fabs."""
     return frozenset(re.findall(r"\b(?:op|llvm)_\w+", prelude()))
 
 
-def symbol(name: str) -> str:
-    """Return the name in C++ of a global symbol, which may be in quotes."""
+def symbol_name(name: str) -> str:
+    """
+    Return the name in C++ of a global symbol, which may be in quotes.
+
+    Characters that C++ forbids are replaced: "f.a$b" becomes f_a_24_b, where 24 is the code of the dollar.
+    """
     return re.sub(r"\W", lambda match: "_" if match[0] == "." else f"_{ord(match[0]):x}_", name.strip('"'))
 
 
-def local(name: str) -> str:
+def local_name(name: str) -> str:
     """Return the name in C++ of a value or label; its last underscore keeps it from being a keyword."""
     return f"{name.lstrip('%').replace('.', '_')}_"
 
 
-def operands(text: str) -> list[Operand]:
+def parse_operands(text: str) -> list[Operand]:
     """Return the operands of a list such as "i32 %a, i1 true"."""
-    pairs = (part.partition(" ") for part in _split(text))
+    pairs = (part.partition(" ") for part in _split_list(text))
     return [Operand(checked_type(llvm_type), value) for llvm_type, _, value in pairs]
 
 
 def checked_type(llvm_type: str) -> str:
     """
-    Return *llvm_type*, which is its name in C++, too.
+    Return *llvm_type*, whose name in C++ is the same.
 
     Raises:
-        NotInCxxError: The type has no counterpart.
+        NotInCxxError: `llvm.hpp` lacks the type.
     """
     if llvm_type not in _TYPES:
         raise NotInCxxError(llvm_type)
     return llvm_type
 
 
-def expression(text: str) -> Expression:
+def convert_instruction(text: str) -> Expression:
     """
     Convert an instruction that has a value to an expression.
 
     Raises:
-        NotInCxxError: The instruction has no counterpart.
+        NotInCxxError: The instruction has no counterpart in C++.
     """
-    if match := _PART.fullmatch(text):
-        return Expression(
-            ("i1" if match[3] == "1" else match[1]), f"{local(match[2])}.part_{match[3]}", set()
-        )
+    if match := _EXTRACTVALUE.fullmatch(text):
+        first_type, pair, index = match.groups()
+        llvm_type = "i1" if index == "1" else first_type
+        return Expression(llvm_type, f"{local_name(pair)}.part_{index}", set())
     if match := _LOAD.fullmatch(text):
-        return _call(match[2], f"op_load{'_atomic' * bool(match[1])}<{match[2]}>", operands(match[3]))
-    if match := _ADDRESS.fullmatch(text):
-        return _call("ptr", "op_getelementptr", operands(match[1]))
-    if match := _UPDATE.fullmatch(text):
-        passed = operands(match[2])
-        return _call(passed[-1].type, f"op_atomicrmw_{match[1]}", passed)
+        is_atomic, llvm_type, pointer = match.groups()
+        name = "op_load_atomic" if is_atomic else "op_load"
+        return _call_prelude(llvm_type, f"{name}<{llvm_type}>", parse_operands(pointer))
+    if match := _GETELEMENTPTR.fullmatch(text):
+        return _call_prelude("ptr", "op_getelementptr", parse_operands(match[1]))
+    if match := _ATOMICRMW.fullmatch(text):
+        operands = parse_operands(match[2])
+        return _call_prelude(operands[-1].type, f"op_atomicrmw_{match[1]}", operands)
     if match := _SELECT_OR_CMPXCHG.fullmatch(text):
-        passed = operands(match[2])
-        llvm_type = passed[-1].type
-        return _call(
-            f"exchanged<{llvm_type}>" if match[1] == "cmpxchg" else llvm_type, f"op_{match[1]}", passed
-        )
+        operands = parse_operands(match[2])
+        value_type = operands[-1].type
+        # The result of cmpxchg is a pair, of which extractvalue takes a part.
+        result_type = f"exchanged<{value_type}>" if match[1] == "cmpxchg" else value_type
+        return _call_prelude(result_type, f"op_{match[1]}", operands)
     if match := _CAST.fullmatch(text):
-        return _call(match[3], f"op_{match[1]}<{checked_type(match[3])}>", operands(match[2]))
+        opcode, operand, llvm_type = match.groups()
+        return _call_prelude(llvm_type, f"op_{opcode}<{checked_type(llvm_type)}>", parse_operands(operand))
     if match := _CALL.fullmatch(text):
-        return _function_call(*match.groups())
-    if match := _COMPUTE.fullmatch(text):
+        return _call_function(*match.groups())
+    if match := _ARITHMETIC.fullmatch(text):
         opcode, llvm_type, values = match.groups()
-        passed = [Operand(checked_type(llvm_type), value) for value in _split(values)]
-        return _call("i1" if "cmp " in opcode else llvm_type, f"op_{opcode.replace(' ', '_')}", passed)
+        operands = [Operand(checked_type(llvm_type), value) for value in _split_list(values)]
+        result_type = "i1" if opcode.startswith(("icmp ", "fcmp ")) else llvm_type
+        return _call_prelude(result_type, f"op_{opcode.replace(' ', '_')}", operands)
     raise NotInCxxError(text)
 
 
-def values(passed: list[Operand]) -> Expression:
+def join_values(passed: list[Operand]) -> Expression:
     """Return operands, separated by commas, with the symbols that they use."""
-    parts = [_value(operand) for operand in passed]
+    parts = [_convert_value(operand) for operand in passed]
     return Expression("", ", ".join(part.text for part in parts), set().union(*(part.uses for part in parts)))
 
 
-def _call(llvm_type: str, function: str, passed: list[Operand]) -> Expression:
-    """Return a call of a function of the prelude."""
+def _call_prelude(result_type: str, function: str, operands: list[Operand]) -> Expression:
+    """Return a call of a function of `llvm.hpp`, such as "op_add" or "op_zext<i32>"."""
     if function.partition("<")[0] not in _prelude_functions():
         raise NotInCxxError(function)
-    arguments = values(passed)
-    return Expression(llvm_type, f"{function}({arguments.text})", arguments.uses)
+    arguments = join_values(operands)
+    return Expression(result_type, f"{function}({arguments.text})", arguments.uses)
 
 
-def _function_call(llvm_type: str, name: str, arguments: str) -> Expression:
+def _call_function(result_type: str, name: str, arguments: str) -> Expression:
+    """Return a call of an intrinsic of LLVM, or of a function of the module."""
+    operands = parse_operands(arguments)
     if name.startswith("llvm."):
         # For example llvm_smax for llvm.smax.i32: C++ selects the overload by the operands.
-        name = symbol(re.sub(r"\.(?:[if]\d+|p0)(?=\.|$)", "", name))
-        # The result type of llvm.fptosi.sat and llvm.fptoui.sat does not follow from the operand.
-        return _call(
-            llvm_type, f"{name}<{llvm_type}>" if name.startswith("llvm_fpto") else name, operands(arguments)
-        )
-    passed = values(operands(arguments))
-    return Expression(llvm_type, f"{symbol(name)}({passed.text})", passed.uses | {name.strip('"')})
+        function = symbol_name(re.sub(r"\.(?:[if]\d+|p0)(?=\.|$)", "", name))
+        if function.startswith("llvm_fpto"):
+            # The result type of llvm.fptosi.sat and llvm.fptoui.sat does not follow from the operand.
+            function = f"{function}<{result_type}>"
+        return _call_prelude(result_type, function, operands)
+    values = join_values(operands)
+    return Expression(result_type, f"{symbol_name(name)}({values.text})", values.uses | {name.strip('"')})
 
 
-def _value(operand: Operand) -> Expression:
+def _convert_value(operand: Operand) -> Expression:
+    """Convert a value, a constant, or the address of a global symbol."""
     llvm_type, text = operand
     if text[0] == "%":
-        return Expression(llvm_type, local(text), set())
+        return Expression(llvm_type, local_name(text), set())
     if address := re.fullmatch(rf"ptrtoint \(ptr @({NAME}) to i64\)", text):
-        return Expression(llvm_type, f"op_ptrtoint<i64>({symbol(address[1])})", {address[1].strip('"')})
-    return Expression(llvm_type, _constant(llvm_type, text), set())
+        return Expression(llvm_type, f"op_ptrtoint<i64>({symbol_name(address[1])})", {address[1].strip('"')})
+    return Expression(llvm_type, _convert_constant(llvm_type, text), set())
 
 
-def _split(text: str) -> list[str]:
-    """Return the parts of *text* between commas that are not in parentheses."""
+def _split_list(text: str) -> list[str]:
+    """Split *text* at commas, except for those in parentheses: "i32 %a, i64 ptrtoint (ptr @x to i64)"."""
     return [part.strip() for part in re.findall(r"(?:[^,(]|\([^)]*\))+", text)]
 
 
-def _constant(llvm_type: str, text: str) -> str:
-    """Return a number or a null pointer."""
+def _convert_constant(llvm_type: str, text: str) -> str:
+    """Convert a number, `null` or `poison`."""
     if llvm_type in ("float", "double"):
-        return _float(llvm_type, text)
+        return _convert_float(llvm_type, text)
     if llvm_type == "i1":
         return "false" if text in ("false", "0") else "true"
     if llvm_type == "ptr" or text == "poison":
         return f"{checked_type(llvm_type)}(0)"
     number = int(text) % (1 << int(checked_type(llvm_type)[1:]))
     if number >> 64:
-        # C++ has no literal of 128 bits. Constants of PTX have 64 bits, so that such a number is negative,
-        # and at least -2**64.
+        # C++ has no literal of 128 bits. Constants of PTX have 64 bits, so that this one is negative, and at
+        # least -2**64: write it as minus its absolute value.
         return f"i128(-s128({(1 << 128) - number}u))"
     return f"{llvm_type}({number}u)"
 
 
-def _float(llvm_type: str, text: str) -> str:
-    """Return a float by its bits, since C++ before C++17 has no hexadecimal floats."""
+def _convert_float(llvm_type: str, text: str) -> str:
+    """
+    Convert a constant such as 1.0, or 0x3FF0000000000000, which is the bits of a double also for a float.
+
+    The expression has the bits, too, since C++ before C++17 has no hexadecimal floats.
+    """
     value = struct.unpack(">d", bytes.fromhex(text[2:]))[0] if text.startswith("0x") else float(text)
     if llvm_type == "float":
         return f"f32(0x{struct.pack('>f', value).hex()}u)"

@@ -1,8 +1,8 @@
 """
-Collect the LLVM module of a kernel that is launched or a function that is called, with all callees.
+Collect the LLVM module of an entry: a kernel that is launched or a function that is called, with its callees.
 
-Each such entry has another module, so that a launch compiles only the code that it reaches. The variables of
-the program are declared here, and defined once by `symbols`.
+Each entry has a module of its own, so that a launch compiles only the code that it reaches. The module only
+declares the variables of the program, which `symbols` defines once for all entries.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from .symbols import Symbols
 
-    # The name of a variable of the module, or a function and the name of one that it declares.
+    # The name of a variable of the module; for a variable inside of a function, the function and the name.
     SharedName = str | tuple[str, ptx.Register]
 
-_ALIGNMENT = 16
+_ALIGNMENT_BYTES = 16
 # A placeholder for the address of dynamic shared memory, until the size of the static part is known.
-_DYNAMIC = "$dynamic_shared"
+_DYNAMIC_ADDRESS = "$dynamic_shared"
 
 
 class SharedLayout:
@@ -41,23 +41,24 @@ class SharedLayout:
     def address(self, name: SharedName, variable: ptx.Variable) -> str:
         """Return the address of a variable; for a dynamic one a placeholder, which `resolve` replaces."""
         if not variable.size:
-            return _DYNAMIC
+            return _DYNAMIC_ADDRESS
         if name not in self._addresses:
-            self._addresses[name] = _align(self._end, max(variable.alignment, _ALIGNMENT))
+            self._addresses[name] = _align(self._end, max(variable.alignment, _ALIGNMENT_BYTES))
             self._end = self._addresses[name] + variable.size
         return str(self._addresses[name])
 
     @property
     def size(self) -> int:
         """Bytes of static shared memory, up to the beginning of the dynamic part."""
-        return _align(self._end, _ALIGNMENT) - SHARED_START
+        return _align(self._end, _ALIGNMENT_BYTES) - SHARED_START
 
     def resolve(self, text: str) -> str:
-        """Return LLVM IR with the address of dynamic shared memory, after all addresses are assigned."""
-        return text.replace(_DYNAMIC, str(SHARED_START + self.size))
+        """Return *text*, LLVM IR, with the address of dynamic shared memory in place of its placeholder."""
+        return text.replace(_DYNAMIC_ADDRESS, str(SHARED_START + self.size))
 
 
 def _align(value: int, alignment: int) -> int:
+    """Return *value* rounded up to a multiple of *alignment*."""
     return -(-value // alignment) * alignment
 
 
@@ -68,21 +69,25 @@ class EntryModule:
     Args:
         symbols: The symbols of the PTX module.
         entry: The name of the kernel or function.
-        checks: Whether accesses to memory are checked.
+        checks_accesses: Whether accesses to memory are checked.
         reports_accesses: Whether each access, and each barrier that a thread passes, is reported.
 
     Attributes:
-        call_graph: The functions that the entry reaches.
-        global_values: Helper functions and variables that the code refers to, in LLVM IR by name.
-        fault_sites: Function and statement index of each place that can fault; the index in this list is its
-            number.
-        access_count: The number of checked accesses.
-        shared: The layout of static shared memory.
-        shared_variables: Variables in shared memory; a function adds those that it declares.
+        functions: The functions of the PTX module with a body, by their names and aliases.
+        call_graph: The functions that the entry calls, directly or not.
+        global_values: Declarations of functions and variables that the code refers to, in LLVM IR by name.
+        fault_sites: Function and statement index of each statement that can fault. Generated code refers to a
+            statement by its index in this list.
+        access_count: The number of checked accesses so far.
+        shared: The layout of shared memory.
+        shared_variables: Variables in shared memory. The translation of a function adds those that it
+            declares.
     """
 
-    def __init__(self, symbols: Symbols, entry: str, *, checks: bool, reports_accesses: bool = False) -> None:
-        self.checks, self.reports_accesses = checks, reports_accesses
+    def __init__(
+        self, symbols: Symbols, entry: str, *, checks_accesses: bool, reports_accesses: bool = False
+    ) -> None:
+        self.checks_accesses, self.reports_accesses = checks_accesses, reports_accesses
         self.functions = symbols.functions
         self.call_graph = CallGraph(symbols.functions, entry, lambda: symbols.address_taken)
         self.global_values: dict[str, str] = {}
@@ -93,9 +98,9 @@ class EntryModule:
         self.shared_variables.update(symbols.shared)
         self._symbols = symbols
 
-    def fault_site(self, function: str, index: int) -> int:
-        """Return a number for a statement of a function that can fault."""
-        self.fault_sites.append((function, index))
+    def fault_site(self, function: str, statement_index: int) -> int:
+        """Return a new number for a statement of a function that can fault."""
+        self.fault_sites.append((function, statement_index))
         return len(self.fault_sites) - 1
 
     def element_size(self, name: SharedName) -> int:
@@ -106,20 +111,21 @@ class EntryModule:
 
     def constant_base(self) -> str:
         """
-        Return the address of a variable in constant memory; the others are less than 2 GiB away.
+        Return the address of any variable in constant memory; the others are less than 2 GiB away from it.
 
         Raises:
-            UnsupportedInstruction: There is no such variable.
+            UnsupportedInstruction: The module has no variable in constant memory.
         """
-        constants = (name for name, item in self._symbols.variables.items() if item.memory == "const")
+        variables = self._symbols.variables
+        constants = (name for name, variable in variables.items() if variable.memory == "const")
         return self.symbol_address(next(constants, ""))
 
     def symbol_address(self, name: SharedName) -> str:
         """
-        Return the address of a variable or a function, in its state space.
+        Return the address of a variable or a function, in its state space, as a constant of LLVM IR.
 
         Raises:
-            UnsupportedInstruction: There is no such symbol.
+            UnsupportedInstruction: The module has no such symbol.
         """
         if name in self.shared_variables:
             return self.shared.address(name, self.shared_variables[name])

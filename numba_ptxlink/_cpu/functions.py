@@ -117,7 +117,9 @@ def translate(symbols: Symbols, entry: str, *, checks: Collection[str]) -> Trans
         entry: The name of the kernel or function.
         checks: The names of the requested checks, such as "memcheck".
     """
-    module = EntryModule(symbols, entry, checks="memcheck" in checks, reports_accesses=needs_accesses(checks))
+    module = EntryModule(
+        symbols, entry, checks_accesses="memcheck" in checks, reports_accesses=needs_accesses(checks)
+    )
     graph, function = module.call_graph, symbols.functions[entry]
     texts, frame_sizes = [], {}
     for name in graph.bodies:

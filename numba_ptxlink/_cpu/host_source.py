@@ -1,10 +1,9 @@
 """
-Translate PTX functions to C++ for any host compiler.
+Translate PTX functions to C++ for any host compiler, so that host code can call them.
 
-The translator is that of the CPU device, but without checks and without a launch.
-
-A trap aborts the process, and local variables are on the C stack. A function that needs parts of a
-launch, such as a thread index or a barrier, has no host version, but a reason for that.
+The translator is that of the CPU device, but without checks and without a launch: a trap aborts the process,
+and local variables are on the C stack. A function that needs a launch, such as for a thread index or a
+barrier, is not translated; the reason is returned in its place.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ if TYPE_CHECKING:
     from .entry_module import SharedName
     from .runtime import ThreadState
 
-# Functions of CUDA's run time that a host version cannot call, each with a reason and what to do.
+# Functions of CUDA's device runtime that a host version cannot call, each with the reason and the cure.
 _REFUSED_FUNCTIONS = {
     "vprintf": "it prints; print in the caller",
     "malloc": "it allocates memory of the device; pass a pointer to memory",
     "free": "it frees memory of the device; free it in the caller",
 }
-_SHARED = "it uses shared memory, which belongs to a block of threads; pass a pointer to memory"
-# Faults at which a host version aborts the process. Without checks of memory, the only fault
-# of the kind ACCESS is an access outside of a parameter.
-_ABORTING = (Fault.TRAP, Fault.ASSERT, Fault.ACCESS)
+_SHARED_REASON = "it uses shared memory, which belongs to a block of threads; pass a pointer to memory"
+# Faults at which a host version aborts the process. Without checks of memory, the only fault of the kind
+# ACCESS is an access to a variable of the function at a constant offset beyond its end.
+_ABORTING_FAULTS = (Fault.TRAP, Fault.ASSERT, Fault.ACCESS)
 
 
 class NoHostVersionError(Exception):
@@ -51,7 +50,8 @@ class HostSource(NamedTuple):
 
     Args:
         text: The definitions, for a namespace of their own.
-        names: The C++ function of each symbol, which takes pointers to the result and the parameters.
+        names: The name of the C++ function for each symbol. The function takes a pointer to the result and a
+            pointer to each parameter.
         reasons: The reason and the cure for each symbol without a host version.
     """
 
@@ -65,8 +65,8 @@ def translate(ptx_text: str, names: Iterable[str]) -> HostSource:
     Translate functions of a PTX module, with their callees.
 
     Args:
-        ptx_text: The module.
-        names: The functions to translate.
+        ptx_text: The text of the module.
+        names: The symbols of the functions to translate.
     """
     program = _HostProgram(ptx.parse(ptx_text))
     functions: dict[str, cxx.CxxFunction] = {}
@@ -80,7 +80,7 @@ def translate(ptx_text: str, names: Iterable[str]) -> HostSource:
         else:
             functions |= definitions.functions
             variables |= definitions.variables
-            cxx_names[name] = cxx.symbol(f"f.{name}")
+            cxx_names[name] = cxx.symbol_name(f"f.{name}")
     parts = [
         cxx.prelude(),
         *variables.values(),
@@ -102,7 +102,8 @@ class _HostProgram:
 
     def __init__(self, module: ptx.Module) -> None:
         self._symbols, self._source_files = Symbols(module), source_files(module)
-        self._helpers = cxx.definitions(runtime.read_ir("program.ll"))
+        # Functions that the translations of instructions call, in LLVM IR by name.
+        self._helpers = cxx.split_functions(runtime.read_ir("program.ll"))
         self._translated: dict[str, cxx.CxxFunction | NoHostVersionError] = {}
 
     def find_definitions(self, name: str) -> _Definitions:
@@ -113,7 +114,7 @@ class _HostProgram:
             NoHostVersionError: The function, or one that it calls, has no host version.
         """
         definitions = _Definitions({}, {})
-        module = _HostModule(self._symbols, name, checks=False)
+        module = _HostModule(self._symbols, name, checks_accesses=False)
         module.source_files = self._source_files
         # An alias has the function that it names.
         self._add(module, module.functions[name].name, definitions)
@@ -125,28 +126,28 @@ class _HostProgram:
         definitions.functions[f"f.{name}"] = function
         # In LLVM IR, "f.x" is the function x, and "v.x" the variable x; others are helpers of program.ll.
         for symbol in sorted(function.uses - definitions.functions.keys() - {"abort"}):
-            kind, _, used = symbol.partition(".")
-            if kind == "v":
-                definitions.variables[symbol] = self._define_variable(used)
-            elif kind != "f":
+            prefix, _, ptx_name = symbol.partition(".")
+            if prefix == "v":
+                definitions.variables[symbol] = self._convert_variable(ptx_name)
+            elif prefix != "f":
                 self._add_helper(symbol, definitions)
             else:
                 try:
-                    self._add(module, used, definitions)
+                    self._add(module, ptx_name, definitions)
                 except NoHostVersionError as error:
-                    raise NoHostVersionError(f"it calls {used}: {error}") from error
+                    raise NoHostVersionError(f"it calls {ptx_name}: {error}") from error
 
     def _add_helper(self, name: str, definitions: _Definitions) -> None:
-        """Add a function of `program.ll`, which instructions call, to *definitions*."""
+        """Add a function of `program.ll`, and those that it uses, to *definitions*."""
         if name not in self._helpers:
             raise _no_counterpart_error(name)
-        definitions.functions[name] = function = _to_cxx(self._helpers[name])
-        for used in sorted(function.uses - definitions.functions.keys()):
-            self._add_helper(used, definitions)
+        definitions.functions[name] = function = _convert_function(self._helpers[name])
+        for used_name in sorted(function.uses - definitions.functions.keys()):
+            self._add_helper(used_name, definitions)
 
-    def _define_variable(self, name: str) -> str:
+    def _convert_variable(self, name: str) -> str:
         try:
-            return cxx.variable(self._symbols.definition(name))
+            return cxx.convert_variable(self._symbols.definition(name))
         except (cxx.NotInCxxError, LaunchError) as error:
             raise NoHostVersionError(
                 f"it uses the variable {name}, which contains addresses or is not defined; pass the values"
@@ -155,7 +156,7 @@ class _HostProgram:
     def _translate_once(self, module: _HostModule, name: str) -> cxx.CxxFunction:
         if name not in self._translated:
             try:
-                self._translated[name] = _to_cxx(module.translate(name))
+                self._translated[name] = _convert_function(module.translate(name))
             except NoHostVersionError as error:
                 self._translated[name] = error
         result = self._translated[name]
@@ -164,9 +165,9 @@ class _HostProgram:
         return result
 
 
-def _to_cxx(ir: str) -> cxx.CxxFunction:
+def _convert_function(ir: str) -> cxx.CxxFunction:
     try:
-        return cxx.function(ir)
+        return cxx.convert_function(ir)
     except cxx.NotInCxxError as error:
         raise _no_counterpart_error(str(error)) from error
 
@@ -194,6 +195,7 @@ class _HostModule(EntryModule):
         return b.to_text(f'internal void @"f.{name}"({params})')
 
     def _check_callees(self, body: Iterable[tuple[int, ptx.Statement, ptx.Scope]]) -> None:
+        """Raise NoHostVersionError if a statement calls a function that the host lacks."""
         for _, statement, _ in body:
             if isinstance(statement, ptx.Instruction) and statement.opcode == "call":
                 callee = ptx.parse_call(statement).callee
@@ -207,7 +209,7 @@ class _HostModule(EntryModule):
     def symbol_address(self, name: SharedName) -> str:
         """Return the address of a variable in global or constant memory."""
         if name in self.shared_variables:
-            raise NoHostVersionError(_SHARED)
+            raise NoHostVersionError(_SHARED_REASON)
         if name in self.functions:
             raise NoHostVersionError("it takes the address of a function; call the function by its name")
         return super().symbol_address(name)
@@ -238,9 +240,9 @@ class _HostTranslator(Translator):
         """Call a function of the module; *pointers* are the arguments for its results and parameters."""
         self.emit(f'call void @"f.{name}"({", ".join(pointers)})')
 
-    def load_context_field(self, name: str, part: int = 0) -> str:
+    def load_context_field(self, name: str, axis: int = 0) -> str:
         """Raise NoHostVersionError, since the fields describe a launch."""
-        raise NoHostVersionError(_SHARED if "shared" in name else self._gpu_only_reason())
+        raise NoHostVersionError(_SHARED_REASON if "shared" in name else self._gpu_only_reason())
 
     def suspend(self, state: ThreadState, **fields: str) -> None:
         """Raise NoHostVersionError, since there are no other threads to wait for."""
@@ -255,19 +257,20 @@ class _HostTranslator(Translator):
         return super().expand(name, **values)
 
     def fault(self, kind: Fault, address: str = "0", size: int | str = 0) -> None:
-        """Abort the process at a fault of the program; raise NoHostVersionError for other faults."""
+        """Add the end of the process at a fault; raise NoHostVersionError for a fault that needs a GPU."""
         if kind == Fault.UNDEFINED_FUNCTION:
             raise NoHostVersionError("it calls a function through a pointer; call the function by its name")
-        if kind not in _ABORTING:
+        if kind not in _ABORTING_FAULTS:
             raise NoHostVersionError(self._gpu_only_reason())
         self.abort()
 
     def abort(self) -> None:
-        """End the process."""
+        """Add the end of the process."""
         self.emit("call void @abort() noreturn")
         self.end_block("unreachable")
 
     def _instruction(self) -> str:
+        """Return the current instruction, such as "bar.sync", for a message."""
         statement = self.function.body[self.statement_index]
         return statement.mnemonic if isinstance(statement, ptx.Instruction) else str(statement)
 

@@ -106,7 +106,7 @@ def _shared_pointer(b: Translator, base: str, offset: int, size: int) -> str:
     # The check uses the offset from the beginning of shared memory, which has the alignment of the address:
     # SHARED_START is 1024. The difference of the constants is one constant, so that it costs no instruction.
     position = effective_address(b, base, offset - SHARED_START)
-    if b.module.checks:
+    if b.module.checks_accesses:
         is_allowed = b.expand("access.shared", offset=position, mask=size - 1)
         ok_label, fault_label = b.unique_name(), b.unique_name()
         b.cond_branch(is_allowed, ok_label, fault_label, likely=True)
@@ -127,7 +127,7 @@ def region_pointer(b: Translator, address: str, size: int, *, write: bool) -> st
     The address is checked against the region that this instruction used last (a one-entry cache), then
     against all regions.
     """
-    if b.module.checks:
+    if b.module.checks_accesses:
         # The cached region is two words of 8 bytes: its start, and the limit of offsets for this access.
         cached = b.offset_pointer("%region_cache", 16 * b.module.access_count)
         b.module.access_count += 1

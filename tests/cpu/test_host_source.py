@@ -84,7 +84,7 @@ def test_all_that_instructions_are_made_of_has_a_counterpart():
     }
     intrinsics = set(re.findall(r"@(llvm\.[\w.]+)\(", text)) - DEVICE_ONLY
     names = {f"op_{name}" for name in opcodes} | {
-        cxx.symbol(re.sub(r"\.(?:[if]\d+|p0)(?=\.|$)", "", name)) for name in intrinsics
+        cxx.symbol_name(re.sub(r"\.(?:[if]\d+|p0)(?=\.|$)", "", name)) for name in intrinsics
     }
     assert set() == {name for name in names if not re.search(rf"\b{name}\b", cxx.prelude())}
 
