@@ -1,8 +1,8 @@
 """
-Make a DeviceFaultError of the FaultRecord that generated code fills.
+Make a DeviceFaultError of the FaultRecord that generated code fills when a thread cannot continue.
 
-Generated code records a kind, an address and a size, and stops. The error also names the PTX
-instruction, the source line, the block and thread, and the array nearest to an address. For example:
+The record has the kind of the fault, the statement, and the address and the size of an access. The error also
+names the PTX instruction, the source line, the block, the thread, and the array nearest to the address:
 
     udfs.py:20: error: saxpy, block (0, 0, 0), thread (10, 0, 0): 4 bytes at 0x7f28 are out of bounds, 0 bytes
     past the end of parameter 'x' (40 bytes); check the index and the array.
@@ -22,27 +22,29 @@ from .printf import c_string_at
 from .runtime import Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from .regions import Region
     from .worker import Worker
 
+# The number and the name of `.file 1 "udfs.py"`.
 _FILE_DIRECTIVE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
-# Names that the compilers of Python give to the arrays of constant memory, which have none in Python.
+# Symbols that numba-cuda and numba-cuda-mlir give to arrays in constant memory, which have no name in Python.
 _CONSTANT_ARRAY = re.compile(r"_cudapy_cmem\b.*|constant_array_\d+")
 _MAX_INSTRUCTION_CHARS = 1000
 # The message names the nearest array, unless it is further away than this.
 _MAX_DISTANCE_BYTES = 1 << 20
-_OTHER_MEMORY = (
-    ". Memory that only a pointer in a struct or an array refers to is known if it is allocated on the CPU "
-    "device, by numba_ptxlink.use_cpu(); checks=False accesses it unchecked"
+# Added to the message of an access if no array is near.
+_UNKNOWN_MEMORY = (
+    ". A pointer that is read from a struct or an array has to refer to memory of an argument, or of the CPU "
+    "device (numba_ptxlink.use_cpu()); pass checks=False for a pointer to other memory"
 )
 _NO_LINE = "To see the source line, compile with lineinfo=True, export --lineinfo or nvcc -lineinfo."
 
 # The messages: the cause, then the cure.
 _FAULT_MESSAGES = {
     Fault.ACCESS: "{size} bytes at {address:#x} are out of bounds{nearest}; check the index and the "
-    "array{other}.",
+    "array{unknown}.",
     Fault.MISALIGNED: "{size} bytes at {address:#x} are accessed, and the address is no multiple of {size}; "
     "align the pointer, or check the type that it is cast to.",
     Fault.READ_ONLY: "{size} bytes at {address:#x} are written, in {region}, which is read-only; pass a "
@@ -63,7 +65,7 @@ _FAULT_MESSAGES = {
     Fault.NOT_COOPERATIVE: "the kernel synchronises its grid, but the launch is not cooperative; pass "
     "cooperative=True.",
 }
-# Kinds whose CUresult on a GPU is not 719, CUDA_ERROR_LAUNCH_FAILED.
+# The CUresult of a kind of fault on a GPU, if it is not _LAUNCH_FAILED.
 _CUDA_ERRORS = {
     Fault.ACCESS: 700,  # CUDA_ERROR_ILLEGAL_ADDRESS
     Fault.READ_ONLY: 700,
@@ -72,10 +74,11 @@ _CUDA_ERRORS = {
     Fault.ASSERT: 710,  # CUDA_ERROR_ASSERT
     Fault.STACK_OVERFLOW: 714,  # CUDA_ERROR_HARDWARE_STACK_ERROR
     Fault.MISALIGNED: 716,  # CUDA_ERROR_MISALIGNED_ADDRESS
-    # A GPU has no such faults. The context can be used after them, unlike after the others.
+    # A GPU has no such faults. A program can go on after this error, unlike after the others.
     Fault.UNSUPPORTED: 801,  # CUDA_ERROR_NOT_SUPPORTED
     Fault.UNDEFINED_FUNCTION: 801,
 }
+_LAUNCH_FAILED = 719  # CUDA_ERROR_LAUNCH_FAILED
 # Features of GPUs that the CPU does not support, by prefixes of the opcodes.
 _UNSUPPORTED_FEATURES = {
     ("tex", "tld4", "txq", "suld", "sust", "sured", "suq"): "textures and surfaces",
@@ -102,7 +105,14 @@ _UNSUPPORTED_FEATURES = {
 
 
 class SourceLocation(NamedTuple):
-    """An instruction, with the file and line of its `.loc` directive ("" and 0 without one)."""
+    """
+    An instruction, with its place in the source.
+
+    Args:
+        instruction: The text of the instruction, "" if there is none.
+        file: The file that the last `.loc` directive before it names, "" without one.
+        line: The line of that directive, 0 without one.
+    """
 
     instruction: str
     file: str
@@ -116,16 +126,16 @@ def fault_error(
     Return the error for the fault that a worker has recorded.
 
     Args:
-        module: The PTX module that was launched.
+        module: The PTX module.
         launched: The kernel that was launched, or the function that was called.
         function: The function that contains the instruction: *launched*, or one that it calls.
         statement: The index of the instruction in the function's body.
-        worker: The worker that executed it.
+        worker: The worker that executed the instruction.
     """
     instruction, file, line = find_location(module, function, statement)
     undefined = ""
     if worker.fault_record.kind == Fault.UNDEFINED_FUNCTION:
-        undefined = _undefined_call(module, function, statement)
+        undefined = _undefined_message(module, function, statement)
     block, thread = tuple(worker.context.ctaid), _thread_index(worker)
     callee = "" if function == launched else f", in {written_name(function)}"
     message = _fault_message(worker, instruction, undefined)
@@ -133,7 +143,7 @@ def fault_error(
         message += f" {_NO_LINE}"
     kernel = written_name(launched)
     text = f"{kernel}{callee}, block {block}, thread {thread}: {message}\n    {instruction}"
-    # A compiler gives line 0 to an instruction that stands for several lines, such as the trap of all checks.
+    # Compilers give line 0 to an instruction of several lines, such as one trap for all checks of a function.
     location = f"{file}:{line}" if line else file
     return DeviceFaultError(
         with_location(location, text),
@@ -143,12 +153,12 @@ def fault_error(
         block=block,
         thread=thread,
         instruction=instruction,
-        cuda_error=_CUDA_ERRORS.get(Fault(worker.fault_record.kind), 719),
+        cuda_error=_CUDA_ERRORS.get(Fault(worker.fault_record.kind), _LAUNCH_FAILED),
     )
 
 
 def variable_name(symbol: str) -> str:
-    """Return a name for a variable of a PTX module, as its author knows it."""
+    """Return a name for the variable with a *symbol* of PTX, as the author of the source knows it."""
     if _CONSTANT_ARRAY.fullmatch(symbol):
         return "an array in constant memory, as by cuda.const.array_like"
     return written_name(symbol)
@@ -161,30 +171,35 @@ def source_files(module: ptx.Module) -> dict[str, str]:
 
 def find_location(module: ptx.Module, function: str, statement: int) -> SourceLocation:
     """Return the instruction and the source line of a statement of *function*, by its index."""
-    body = next(entry.body for entry in module.functions if entry.name == function and entry.defined)
-    file, line = "", "0"
-    for index, candidate in enumerate(body):
+    file_number, line = "", "0"
+    for index, candidate in enumerate(_find_body(module, function)):
         if isinstance(candidate, ptx.Directive) and candidate.keyword == "loc":
-            _, file, line, *_ = candidate.text.split()
+            # `.loc 1 20 5`: the file, the line, the column.
+            _, file_number, line, *_ = candidate.text.split()
         # A stack overflow is found where a function begins: report the first instruction after that.
         if index >= statement and isinstance(candidate, ptx.Instruction):
-            text = " ".join(str(candidate).split())[:_MAX_INSTRUCTION_CHARS]
-            return SourceLocation(text, source_files(module).get(file, ""), int(line))
+            instruction = " ".join(str(candidate).split())[:_MAX_INSTRUCTION_CHARS]
+            return SourceLocation(instruction, source_files(module).get(file_number, ""), int(line))
     return SourceLocation("", "", 0)
+
+
+def _find_body(module: ptx.Module, name: str) -> Sequence[ptx.Statement]:
+    """Return the statements of a function, by its name."""
+    return next(function.body for function in module.functions if function.name == name and function.defined)
 
 
 def _thread_index(worker: Worker) -> tuple[int, int, int]:
     """Return threadIdx; for a call of a device function, (index of the array element, 0, 0)."""
-    current, (width, height, _) = worker.context.current_thread, worker.context.ntid
+    thread, (width, height, _) = worker.context.current_thread, worker.context.ntid
+    # Only a kernel has a parameter buffer.
     if not worker.context.params:
-        return current, 0, 0
-    return current % width, current // width % height, current // (width * height)
+        return thread, 0, 0
+    return thread % width, thread // width % height, thread // (width * height)
 
 
-def _undefined_call(module: ptx.Module, function: str, statement: int) -> str:
+def _undefined_message(module: ptx.Module, function: str, statement: int) -> str:
     """Return why the call at a statement of *function* reaches no function, and the cure."""
-    body = next(entry.body for entry in module.functions if entry.name == function and entry.defined)
-    instruction = body[statement]
+    instruction = _find_body(module, function)[statement]
     callee = ptx.parse_call(instruction).callee if isinstance(instruction, ptx.Instruction) else "%"
     if callee.startswith("%"):
         return (
@@ -192,38 +207,40 @@ def _undefined_call(module: ptx.Module, function: str, statement: int) -> str:
             "or link the file that defines the function"
         )
     name = written_name(callee)
-    if any(entry.name == callee and entry.defined for entry in module.functions):
+    if any(function.name == callee and function.defined for function in module.functions):
         return f"{name} is called with other parameters than it is defined with; correct its declaration"
     return f'{name} is called, which no input defines; link the file that defines it, in C++ as extern "C"'
 
 
 def _fault_message(worker: Worker, instruction: str, undefined: str) -> str:
+    """Return the cause and the cure; *undefined* is the message of `Fault.UNDEFINED_FUNCTION`."""
     record = worker.fault_record
     kind, address, size, opcode = Fault(record.kind), record.address, record.size, _opcode(instruction)
     if kind == Fault.ASSERT:
+        # Here, the fields are the addresses of two strings.
         return _FAULT_MESSAGES[kind].format(condition=c_string_at(address), file=c_string_at(size))
-    regions, nearest, other = worker.regions_near(address), "", ""
-    # `cp.async` has both spaces.
+    regions, nearest, unknown = worker.regions_near(address), "", ""
+    # `cp.async.ca.shared.global` may fault in global memory, too.
     if kind == Fault.ACCESS and ".shared" in opcode and ".global" not in opcode:
         nearest = f", in shared memory ({worker.context.shared_size} bytes)"
     elif kind == Fault.ACCESS and ".local" not in opcode:
         if ".const" in opcode:
             regions = [region for region in regions if not region.writable]
         nearest = _nearest_region(address, regions)
-        other = "" if nearest else _OTHER_MEMORY
+        unknown = "" if nearest else _UNKNOWN_MEMORY
     return _FAULT_MESSAGES[kind].format(
         size=size,
         address=address,
         region=next((region.name for region in regions if region.address <= address < region.end), ""),
         nearest=nearest,
-        other=other,
+        unknown=unknown,
         feature=_unsupported_feature(opcode) if kind == Fault.UNSUPPORTED else "",
         undefined=undefined,
     )
 
 
 def _opcode(instruction: str) -> str:
-    """Return the opcode of an instruction with its modifiers, "" if it has none."""
+    """Return the opcode with its modifiers: the first word after a guard such as `@%p1`, or after a `{`."""
     return next((word for word in instruction.split() if word[0] not in "@{"), "")
 
 
@@ -235,12 +252,13 @@ def _unsupported_feature(opcode: str) -> str:
 
 def _nearest_region(address: int, regions: Iterable[Region]) -> str:
     """Return ", 8 bytes past the end of parameter 'x' (48 bytes)"; "" if no region is near *address*."""
-    near = [
+    distances = [
         (max(region.address - address, address - region.end), region) for region in regions if region.size
     ]
-    distance, region = min(near, key=lambda pair: pair[0], default=(_MAX_DISTANCE_BYTES, None))
+    distance, region = min(distances, key=lambda pair: pair[0], default=(_MAX_DISTANCE_BYTES, None))
     if region is None or distance >= _MAX_DISTANCE_BYTES:
         return ""
+    # The access begins inside of the region.
     if distance < 0:
         return f", the last of them past the end of {region.name} ({region.size} bytes)"
     side = "before" if address < region.address else "past the end of"

@@ -177,7 +177,12 @@ def _no_counterpart_error(name: str) -> NoHostVersionError:
 
 
 class _HostModule(EntryModule):
-    """Translates an exported function and the functions that it calls to LLVM IR for the host."""
+    """
+    Translates an exported function and the functions that it calls to LLVM IR for the host.
+
+    Attributes:
+        source_files: The source files by their numbers in `.loc` directives.
+    """
 
     source_files: Mapping[str, str]
 
@@ -219,10 +224,11 @@ class _HostTranslator(Translator):
     """Translates a function that runs without a launch; raises NoHostVersionError if it needs one."""
 
     def emit_source_location(self) -> None:
-        """Add a directive with the line of the source, for debuggers and sanitizers."""
+        """Add a `#line` directive with the line of the source, for debuggers and sanitizers."""
         if self.source_location and isinstance(self.module, _HostModule):
-            _, number, line, *_ = self.source_location.text.split()
-            file = self.module.source_files.get(number)
+            # `.loc 1 20 5`: the file, the line, the column.
+            _, file_number, line, *_ = self.source_location.text.split()
+            file = self.module.source_files.get(file_number)
             if file and line != "0":
                 self.emit(f'#line {line} "{file}"')
 
