@@ -43,8 +43,8 @@ __all__ = [
 
 OWN_LINE = "#line 1 // of this file"
 """
-A placeholder after a function whose statements have `#line` directives of other files. The file that is written
-has in its place a directive with its own name, and the number of the next line.
+Stands after a function whose statements have `#line` directives of other files. The writer of the file
+replaces it by a directive with the file's own name and the number of the next line.
 """
 # `define internal i32 @"f.x"(i32 %a) alwaysinline {`, the body, and `}`: result type, name, parameters, body.
 _DEFINITION = re.compile(rf"define internal (\w+) @({NAME})\(([^)]*)\)[\w ]*\{{\n(.*?)\n\}}", re.DOTALL)
