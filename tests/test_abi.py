@@ -98,14 +98,14 @@ def test_a_kernel_returns_nothing():
 
 
 def test_a_kernel_is_launched_and_not_called():
-    """Calling a kernel says how to launch it."""
+    """The error of a call says how to launch the kernel."""
     kernel = pl.kernel("void(int32)", name="k")(lambda value: None)  # noqa: ARG005 - never run
     with pytest.raises(pl.ExportError, match=r"k is a kernel; launch it as k\[blocks, threads\]"):
         kernel(1)
 
 
 def same(value):
-    """Return what it is given."""
+    """Return the argument."""
     return value
 
 

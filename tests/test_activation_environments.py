@@ -54,7 +54,7 @@ def damaged(installed, tmp_path):
 
 
 def run(directory, program, *options, **environ):
-    """Run *program* where no .pth file is read, *directory* first; return the lines of stdout and stderr."""
+    """Run *program* without .pth files, *directory* first in its path; return lines of stdout and stderr."""
     env = {key: value for key, value in os.environ.items() if not key.startswith(("NUMBA", "PYTHON"))}
     paths = {str(directory), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     paths = sorted(paths, key=lambda path: path != str(directory))
@@ -121,7 +121,7 @@ def test_the_numba_cuda_of_numba_itself_is_left_alone(installed):
     ],
 )
 def test_a_wrong_variable_is_a_warning(installed, variable, value):
-    """A variable that is wrong leaves numba.cuda as it is: one warning, the reason, and an error by hand."""
+    """A wrong variable leaves numba.cuda unchanged, with a warning and the reason; enable() raises."""
     program = (
         STATUS
         + "import numba.cuda\n"

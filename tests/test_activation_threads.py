@@ -182,7 +182,7 @@ print(pl.status().active)
     ("package", "module"), [("numba.cuda", "numba.cuda"), ("numba_cuda_mlir", "numba_cuda_mlir.cuda")]
 )
 def test_a_first_call_beside_the_import_of_a_front_end(package, module):
-    """The hook imports nothing while Python holds its lock for imports, which other threads want."""
+    """The hook imports nothing while it holds Python's import lock, which other threads need."""
     pytest.importorskip(package.partition(".")[0])
     command = [sys.executable, "-c", FIRST_CALL, package, module]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

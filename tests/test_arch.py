@@ -20,7 +20,7 @@ from numba_ptxlink import Arch, ConfigError, toolchain
     ],
 )
 def test_reads_every_spelling(spelling, expected):
-    """Arch.of reads names, numbers, tuples and Arch values, and those that an Arch gives itself."""
+    """Arch.of accepts names, numbers, tuples and Arch values, and all spellings of an Arch."""
     assert expected == Arch.of(spelling)
     spellings = (expected.sm, expected.compute, str(expected), (*expected.cc, expected.variant))
     assert {expected} == set(map(Arch.of, spellings))

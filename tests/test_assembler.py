@@ -45,7 +45,7 @@ def test_returns_a_cubin(kernel: str, encode: Any) -> None:
 
 
 def test_debug_and_lineinfo_leave_sections(kernel: str) -> None:
-    """Debug information and line numbers are in sections of their own."""
+    """Debug information and line numbers have separate sections."""
     assert b".debug_line" not in assemble(kernel, "sm_90").code
     lines = assemble(kernel, "sm_90", lineinfo=True).code
     assert b".debug_line" in lines
@@ -56,7 +56,7 @@ def test_debug_and_lineinfo_leave_sections(kernel: str) -> None:
 
 
 def test_register_cap_holds() -> None:
-    """A cap on registers lowers what the kernel uses."""
+    """A limit on registers lowers the number that the kernel uses."""
 
     def registers(cap: int | None) -> int:
         log = assemble(
@@ -110,7 +110,7 @@ def test_every_supported_arch_assembles(kernel: str) -> None:
 
 
 def test_quotes_the_lines_it_names() -> None:
-    """A refusal shows what the compiler said, and each line it named with its number."""
+    """An error quotes the compiler, and each line that it names, with its number."""
     error = refusal(make_kernel(body="foo %rd1;\n    call nope;"))
     assert (
         f"nvPTXCompiler {VERSION} rejected the PTX for sm_90:\n"
@@ -143,7 +143,7 @@ def test_refuses_what_is_no_ptx_text(ptx: object, expected: str) -> None:
 
 
 def test_newer_isa_names_the_package_to_upgrade(kernel: str) -> None:
-    """PTX newer than the compiler is refused with the newest version it reads and what to upgrade."""
+    """PTX newer than the compiler is refused with the newest supported version and the package to upgrade."""
     error = refusal(kernel.replace(".version 8.0", ".version 99.0"))
     newest = supported_ptx_versions()[-1]
     assert str(error).startswith(
@@ -213,7 +213,7 @@ def test_unknown_arch_lists_the_known(kernel: str, arch: str) -> None:
 def test_common_refusals_have_their_own_cure(
     ptx: str, flags: tuple[str, ...], message: str, cure: str
 ) -> None:
-    """A refusal of PTX or of a flag, in the compiler's words, ends in what helps where the cause is known."""
+    """A refusal of PTX or of a flag, in the compiler's words, ends in a cure if the cause is known."""
     error = refusal(ptx, extra_flags=flags)
     assert message in error.log
     assert message in str(error)
@@ -221,7 +221,7 @@ def test_common_refusals_have_their_own_cure(
 
 
 def test_threads_get_their_own_cubins() -> None:
-    """Threads that assemble different PTX at once get what one thread gets."""
+    """Threads that assemble different PTX at once get the same cubins as a single thread."""
     modules = [make_large_kernel(f"kernel_{i}", operations=200 + i) for i in range(8)]
     expected = [assemble(ptx, "sm_90").code for ptx in modules]
     with ThreadPoolExecutor(4) as pool:

@@ -22,7 +22,7 @@ print(json.dumps({"found": [float(found), 0]}))
 
 @pytest.fixture
 def benchmarks(monkeypatch):
-    """Return what imports a module of the benchmarks."""
+    """Return a function that imports a module of the benchmarks."""
     monkeypatch.syspath_prepend(str(ROOT))
     return lambda name: importlib.import_module(f"benchmarks.{name}")
 
@@ -115,7 +115,7 @@ def test_a_goal_has_a_verdict(benchmarks, measured, most, verdict):
 
 
 def test_what_a_part_of_the_turns_exceeds_is_open(benchmarks):
-    """The median alone is above the bound: the comparison is open, and the goal is held."""
+    """If only the median is above the bound, the comparison is undecided, and the goal is held."""
     goals = benchmarks("goals")
     content = results_of(1.03, 1.01)
     samples = content["measures"]["link: two inputs, caches off"]["samples"]["link()"]

@@ -1,4 +1,4 @@
-"""The example of build systems: CMake, make and Meson build it, and build again what an edit changes."""
+"""The example of build systems: CMake, make and Meson build it, and rebuild only the parts of an edit."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def configure(folder: Path, toolkit: Path, *options: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("generator", ["Ninja", pytest.param("Unix Makefiles", marks=pytest.mark.long)])
 def test_cmake(folder, toolkit, generator):
-    """The example is linked as machine code and as LTO-IR, and built again where it has to be."""
+    """The example is linked as machine code and as LTO-IR, and rebuilt after an edit."""
     configure(folder, toolkit, f"-G '{generator}'")
     build = Build(folder, toolkit, "cmake --build build --verbose", "build/damping")
     build.check_rebuilds()
@@ -224,7 +224,7 @@ int main() {{ std::printf("%g\\n", (double)__half2float(twice(__float2half(1.5f)
 @pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
 @pytest.mark.parametrize("main", ["main.cpp", "main.cu"])
 def test_cmake_compiles_host_versions(tmp_path, toolkit, generator, main):
-    """With CUDA beside its object, and without CUDA alone; an edit builds both again."""
+    """Host versions are built beside the object with CUDA, and alone without it; an edit rebuilds both."""
     is_cuda = main.endswith(".cu")
     languages, options = ("CXX CUDA", "ARCHITECTURES 80") if is_cuda else ("CXX", "")
     text = HOST_PROJECT.format(languages=languages, options=options, main=main)
@@ -347,7 +347,7 @@ OLDER_CMAKE = "cmake==3.24.3"
 
 @pytest.fixture(scope="module")
 def older_cmake():
-    """Return the program of a CMake that still does what projects of old minimums expect."""
+    """Return the program of a CMake with the defaults that projects of old minimum versions expect."""
     with environments.locked(f"cmake-{environments.digest(OLDER_CMAKE)}") as folder:
         program = folder / "cmake" / "data" / "bin" / "cmake"
         if not program.exists():

@@ -40,7 +40,7 @@ def test_export_writes_what_was_asked_for(tmp_path, capsys):
 
 @pytest.mark.numba_cuda
 def test_what_a_module_prints_goes_to_stderr(tmp_path, capfd):
-    """The standard output of `export --json` is JSON, whatever the exported file and its programs print."""
+    """The standard output of `export --json` is JSON, also if the exported file and its programs print."""
     source = tmp_path / "loud.py"
     loud = (
         "import os, subprocess\nprint('hello')\nos.write(1, b'direct')\nsubprocess.run(['echo', 'beside'])\n"
@@ -80,7 +80,7 @@ def test_help_has_examples(capsys, command):
 
 
 def test_the_installed_command_runs(capsys):
-    """The installed script is the command; --version and --include-dir print what they say."""
+    """The installed script is the command; --version and --include-dir print version and folder."""
     script = Path(sys.executable).with_name("numba-ptxlink")
     run = processes.run(script, "--version")
     assert run.stdout.strip() == f"numba-ptxlink {pl.__version__}"

@@ -38,7 +38,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def state(folder: Path) -> dict[str, bytes | None]:
-    """Return what lies below *folder*."""
+    """Return the contents of the files below *folder* by their paths, None for folders."""
     return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
@@ -84,7 +84,7 @@ WRONG_PATHS = {
 
 @pytest.mark.parametrize("command", WRONG_PATHS)
 def test_wrong_paths(folder, capsys, command):
-    """A path of a wrong kind is said in one line, and nothing is written."""
+    """A path of a wrong kind is reported in one line, and nothing is written."""
     before = state(folder)
     assert WRONG_PATHS[command] in shown(command.split(), capsys)
     assert before == state(folder)
@@ -146,7 +146,7 @@ def deny(monkeypatch: pytest.MonkeyPatch, error: OSError, *, reading: bool = Fal
 
 @pytest.mark.parametrize("arguments", [[*EXPORT, "."], ["link", "kernel.ptx", *LINK, "-o", "out"]])
 def test_a_folder_that_cannot_be_written(folder, capsys, monkeypatch, arguments):
-    """A folder without space is said in one line, and nothing is left."""
+    """A folder without space is reported in one line, and no file remains."""
     before = state(folder)
     deny(monkeypatch, OSError(errno.ENOSPC, "No space left on device"))
     assert "could not be written: No space left on device" in shown(arguments, capsys)
@@ -154,14 +154,14 @@ def test_a_folder_that_cannot_be_written(folder, capsys, monkeypatch, arguments)
 
 
 def test_a_file_that_cannot_be_read(folder, capsys, monkeypatch):
-    """A file without permission is said in one line."""
+    """A file without permission is reported in one line."""
     deny(monkeypatch, PermissionError(errno.EACCES, "Permission denied"), reading=True)
     message = shown([*EXPORT, str(folder / "out")], capsys)
     assert "udfs.py could not be read: Permission denied; check the path." in message
 
 
 def run(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own."""
+    """Run the command in a new process."""
     return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False, **options)
 
 
@@ -218,7 +218,7 @@ def test_a_module_is_exported_by_its_name(folder, capsys):
 
 @pytest.mark.numba_cuda
 def test_a_python_file_is_an_input_of_a_link(folder):
-    """`link udfs.py` links the file's UDFs, also where it is named twice."""
+    """`link udfs.py` links the file's UDFs, also if it is named twice."""
     for inputs in (["kernel.cu", "udfs.py"], ["udfs.py", "kernel.cu", "udfs.py", "./kernel.cu"]):
         assert cli.main(["link", *inputs, *LINK, "-o", "app.cubin"]) == 0
         linked = pl.inspect("app.cubin", sass=False)

@@ -56,7 +56,7 @@ def test_what_was_written_is_told_in_each_form(capsys, command, keys):
 
 @pytest.mark.usefixtures("folder")
 def test_verbosity_shows_the_log():
-    """-v shows decisions and -vv each step, whatever NUMBA_PTXLINK_LOG is; without them there is silence."""
+    """-v shows decisions and -vv each step, whatever NUMBA_PTXLINK_LOG; without them nothing is shown."""
     command = [
         sys.executable,
         *["-m", "numba_ptxlink", "link", "kernel.ptx", "--arch", "sm_90", "-o", "a.cubin"],
@@ -92,7 +92,7 @@ def test_what_is_mistyped_is_told_in_one_line(capsys, command, answer):
 
 
 def test_the_page_is_what_the_parser_has():
-    """`docs/reference/cli.md` is what the script beside it makes of the parser."""
+    """`docs/reference/cli.md` is the output of the script beside it."""
     script = ROOT / "docs" / "reference" / "cli.py"
     if not script.exists():
         pytest.skip("there is no documentation beside these tests")
@@ -108,7 +108,7 @@ def diagnosed(monkeypatch, *problems):
 
 
 def test_strict_is_a_status_for_ci(capsys, monkeypatch):
-    """With --strict, a problem is status 1; --quiet prints problems alone."""
+    """With --strict, a problem is status 1; --quiet prints only problems."""
     diagnosed(monkeypatch)
     assert "" == outputs_of(capsys, "doctor", "--strict", "--quiet").out
     diagnosed(monkeypatch, doctor.Problem("tool-missing", "NVRTC is missing", "pip install it"))

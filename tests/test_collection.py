@@ -1,4 +1,4 @@
-"""The tests themselves: what the default run does not look at, and what the mutants are made of."""
+"""The tests themselves: modules that the default run skips, and the quotes and tests of mutants."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def private(path: Path) -> list[str]:
 
 
 def test_most_tests_speak_to_the_public_interface():
-    """At most 40 % of the files import what is private, so that its modules may change."""
+    """At most 40 % of the files import private modules, so that these may change."""
     files = list(FOLDER.rglob("*.py"))
     importers = {str(path.relative_to(FOLDER)) for path in files if private(path)}
     assert len(importers) <= 0.4 * len(files), sorted(importers)
@@ -50,7 +50,7 @@ def test_most_tests_speak_to_the_public_interface():
 
 @pytest.mark.slow
 def test_the_tests_of_a_device_are_collected_without_one():
-    """Files that are skipped whole where there is no device can be imported there all the same."""
+    """Test modules that are skipped without a device can be imported without one."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "", FOLDER / "gpu"]
     done = processes.run(*command, cwd=FOLDER.parent, env=environ)

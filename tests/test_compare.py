@@ -109,7 +109,7 @@ def test_run_prints_what_a_function_returns(manifest, capsys, tmp_path):
 
 
 def test_run_launches_a_kernel(manifest, capsys, tmp_path):
-    """Arrays that the kernel has changed are shown and written; what it prints goes to the standard error."""
+    """Arrays that the kernel has changed are shown and written; its printed text goes to standard error."""
     np.save(tmp_path / "x.npy", np.array([1, -2, 3], np.float32))
     np.save(tmp_path / "out.npy", np.zeros(1, np.int32))
     command = (
@@ -195,7 +195,7 @@ def function(number, row, front_end):
 
 @pytest.mark.parametrize("front_end", front_ends.NAMES)
 def test_rows_of_the_page_are_found(front_end):
-    """Functions of one line differ where the page says; others do not differ."""
+    """Functions of one line differ if the page says so; others do not differ."""
     rows = [*ROWS, *EQUAL]
     udfs = [function(number, row, front_end) for number, row in enumerate(rows)]
     report = comparison.compare_functions(udfs, 7, front_end=front_end)
@@ -300,7 +300,7 @@ def of_both_widths(x, y):
 
 @pl.udf("void(float32[::1], int16[:, ::1])")
 def of_elements(floats, integers):
-    """Compute on elements, which NumPy would keep narrow, and wrap around what is stored."""
+    """Compute on elements, which NumPy would keep narrow, and wrap stored values around."""
     floats[0] = floats[1] * 1e30 * 1e30 / 1e60
     integers[0, 0] = (integers[0, 1] << 20) // 3
     integers[0, 1] = integers[1, 0] * 1000
@@ -467,7 +467,7 @@ def is_different(shown, expected):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("front_end", front_ends.NAMES)
 def test_differences_of_the_corpus_are_pythons_own(front_end):
-    """Each difference is shown with what Python computes with its own numbers, evaluated apart."""
+    """Each difference shows the result of Python's own numbers, evaluated separately."""
     udfs, expressions = [], {}
     for number, (expression, kinds) in enumerate(corpus.EXPRESSIONS):
         types = re.split(r", (?![^\[(]*[\])])", kinds)

@@ -138,7 +138,7 @@ def test_one_range_of_releases_is_stated():
 
 
 def test_the_page_shows_the_tables():
-    """`docs/reference/replaced.md` is what `docs/reference/replaced.py` makes of the tables."""
+    """`docs/reference/replaced.md` is the output of `docs/reference/replaced.py` for the tables."""
     page = HERE.parent / "docs" / "reference" / "replaced.py"
     if not page.exists():
         pytest.skip("there is no documentation beside these tests")

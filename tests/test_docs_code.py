@@ -33,7 +33,7 @@ def environ(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_blocks_of_a_page_run(page, environ, tmp_path):
-    """All blocks of a page do what it says, in order, in one folder."""
+    """All blocks of a page have the results that it shows, in order, in one folder."""
     runner = doc_blocks.Runner(tmp_path, environ)
     for block in doc_blocks.blocks(page):
         try:

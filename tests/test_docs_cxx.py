@@ -15,7 +15,7 @@ BLOCKS = dict(re.findall(r"```\w+\n(?://|#) (\S+)\n(.*?)```", PAGE.read_text(), 
 
 @pytest.mark.numba_cuda
 def test_the_error_of_the_page_is_what_an_export_says(tmp_path):
-    """A member that has another sign in C++ is named, with what Python has."""
+    """A member that has another sign in C++ is named, with its type in Python."""
     (tmp_path / "udfs.py").write_text(BLOCKS["udfs.py"].replace('"i8"', '"u8"'))
     (tmp_path / "particle.h").write_text(BLOCKS["include/particle.h"])
     with pytest.raises(pl.AbiError) as caught:

@@ -1,4 +1,4 @@
-"""The pages about launches: what they show is run."""
+"""The code of the pages about launches is run."""
 
 from __future__ import annotations
 

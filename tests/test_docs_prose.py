@@ -59,7 +59,7 @@ def test_a_page_has_few_words(page):
 
 @pages
 def test_sentences_are_short_and_plain(page):
-    """A page has neither sentences over 35 words nor "what" in place of a noun, and few semicolons."""
+    """A page has no sentence over 35 words, no "what" in place of a noun, and few semicolons."""
     measured = prose.measure_page(ROOT / page)
     assert [] == measured.long
     assert [] == measured.vague
@@ -79,7 +79,7 @@ def test_each_budget_is_of_a_page():
 
 
 def test_the_measures_of_a_text():
-    """Code, comments and targets of links are no prose. Cells and list items are sentences of their own."""
+    """Code, comments and targets of links do not count as prose; cells and list items are sentences."""
     text = (
         "<!-- a; b -->\n<!-- x -->\na; b\n<!-- /x -->\n# A page\n\nRun `a; b` [here](what.md); see.\n\n"
         "```bash\nx; y\n```\n\n| one | two |\n"

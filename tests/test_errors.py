@@ -13,7 +13,7 @@ BUILTINS = {"ConfigError": ValueError, "AbiError": ValueError, "MissingInputErro
 
 
 class StatusError(Exception):
-    """An error of another package, which is made of a number alone."""
+    """An error of another package, constructed from a number alone."""
 
     def __init__(self, status):
         super().__init__(f"status {status:d}")
@@ -29,7 +29,7 @@ class BothError(errors.PtxlinkError, StatusError):
 
 @pytest.mark.parametrize("kind", [*(getattr(errors, name) for name in errors.__all__), BothError])
 def test_an_error_keeps_what_it_carries(kind):
-    """Each error, one that is another package's too, has its message and crosses processes as it is."""
+    """Each error, also one that derives from another package's, is pickled with its message and fields."""
     error = kind("No. Do this.", flags=("-v", "-x"), inputs=("a.ptx",), log="line 1\nline 2\n")
     assert str(error) == "No. Do this."
     for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301 - its own pickle

@@ -1,4 +1,4 @@
-"""The depfile of an export: what a build tool is told that it is made of."""
+"""The depfile of an export: the sources that a build tool has to watch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def shifted(value):
 
 
 def write(folder: Path) -> Path:
-    """Write a Python file with what it imports and links, and files beside it that it does not."""
+    """Write a Python file with its imports and link files, and other files beside it."""
     (folder / "deep").mkdir()
     texts = {
         "udfs.py": UDFS.replace("PATH", repr(str(folder))),
@@ -58,7 +58,7 @@ def write(folder: Path) -> Path:
 
 
 def sources(rule: Path, target: Path) -> list[str]:
-    """Return what *target* depends on, relative to the folder of the Python file."""
+    """Return the dependencies of *target*, relative to the folder of the Python file."""
     head, *empty_rules = rule.read_text().split("\n\n")
     lines = head.replace(" \\\n", "").split()
     assert lines[0] == f"{target}:"
@@ -163,7 +163,7 @@ def test_the_folder_of_the_cmake_package(capsys):
 
 
 def test_what_is_read_while_the_file_is_imported_counts(tmp_path):
-    """Data that the file opens is a dependency; what it writes, and what installed packages read, is none."""
+    """Data that the file reads is a dependency; data that it writes or installed packages read is not."""
     for name in ("data.txt", "table.csv"):
         (tmp_path / name).write_text("3")
     (tmp_path / "udfs.py").write_text(

@@ -51,7 +51,7 @@ def out(exported_folder, tmp_path):
 
 
 def test_files_that_are_no_longer_exported_are_deleted(out):
-    """Architectures and kinds of the former export go; what others wrote stays."""
+    """Architectures and kinds of the former export are deleted; files of others stay."""
     (out / "udfs.txt").write_text("mine")
     (out / "udfs.sm_90.sass").write_text("mine")
     (out / "other.sm_90.ptx").write_text("mine")

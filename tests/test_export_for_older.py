@@ -30,7 +30,7 @@ def scale(values, factor):
 
 @pl.kernel("void(float32[::1])")
 def fast(values):
-    """Do what fast math changes."""
+    """Compute an expression that fast math changes."""
     values[0] = math.sin(values[1]) / values[2]
 
 
@@ -59,7 +59,7 @@ def versions(code):
 
 
 def described(exported):
-    """Return what the manifest says of each artifact's age, and of the tools."""
+    """Return the release of each artifact, and of the tools, from the manifest."""
     manifest = json.loads(exported.contents[exported.manifest.name])
     ages = {(entry["kind"], entry["arch"] or ""): entry["oldest"] for entry in manifest["artifacts"]}
     return ages, manifest["tools"]
@@ -67,7 +67,7 @@ def described(exported):
 
 @pytest.mark.usefixtures("_no_ptxas")
 def test_half_arithmetic_and_kernels_get_old_ptx():
-    """The default leaves out what cannot be made; all PTX is as old as its text allows."""
+    """The default leaves out impossible artifacts; all PTX has the oldest version that its text allows."""
     exported = pl.export([fused, scale], arch=["sm_80", "sm_90"], cuda="12.4", name="old")
     assert {"ptx", "fatbin", "kernels"} == {kind for kind, _ in exported.artifacts}
     assert ["7.0"] == versions(exported.read("ptx", "sm_80"))
@@ -90,7 +90,7 @@ def test_no_nvlink_gets_a_compression_that_it_does_not_read(release, packed):
 
 
 def test_a_manifest_states_the_age_of_everything():
-    """Without a release, the artifacts are as new as the tools, and the manifest says so."""
+    """Without a release, the artifacts have the releases of the tools, which the manifest states."""
     exported = pl.export([scale], arch="sm_80", name="new")
     ages, tools = described(exported)
     release = tools["nvvm"]
@@ -160,7 +160,7 @@ def test_ltoir_is_by_the_nvvm_of_a_toolkit(monkeypatch, front_end):
 
 @pytest.mark.usefixtures("_newer")
 def test_what_the_nvvm_of_a_toolkit_refuses_is_left_out(tmp_path, monkeypatch):
-    """The cause is in the result, or is the error where LTO-IR is asked for by its name."""
+    """The cause is in the result, or is the error if LTO-IR was requested by name."""
     (tmp_path / "libnvvm.so").touch()
     older(monkeypatch, tmp_path / "libnvvm.so")
     exported = pl.export([scale], arch="sm_80", cuda="13.0")

@@ -1,4 +1,4 @@
-"""Imports during an export: the file's own modules, in their present state, and nothing that stays."""
+"""Imports during an export: the file's own modules, as they are on disk, without a trace afterwards."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_a_helper_whose_name_is_taken_is_renamed(tmp_path):
 
 
 def test_a_file_that_ends_its_process_is_an_error(tmp_path):
-    """A crash of what a file imports is told, and the next export works."""
+    """A crash of an imported module is an error, and the next export works."""
     tree(tmp_path, udfs="import os\nos._exit(3)\n", good=UDF.replace("from {module} import K", "K = 4"))
     with pytest.raises(pl.ExportError, match="process that imports and compiles the functions has died"):
         pl.export(tmp_path / "udfs.py")
@@ -165,7 +165,7 @@ def test_a_file_that_ends_its_process_is_an_error(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("call", ["pl.export(__file__)", "pl.link(__file__, arch='sm_80')"])
 def test_a_file_that_exports_itself(tmp_path, call):
-    """A body that exports its own file, for ever, is an error that tells where the call belongs."""
+    """A file whose body exports the file itself is an error that says where to move the call."""
     path = tmp_path / "udfs.py"
     text = "import numba_ptxlink as pl\n\n@pl.udf('int32(int32)')\ndef f(x):\n    return x\n\n"
     path.write_text(f"{text}{call}\n")

@@ -49,7 +49,7 @@ def test_no_export_writes_over_another(name):
     ids=str,
 )
 def test_what_it_cannot_mean_is_refused(arguments):
-    """The error says what to pass."""
+    """The error says which value to pass."""
     call = {"source": [store], "arch": "sm_90", **arguments}
     with pytest.raises(pl.PtxlinkError, match=r"pass|choose|takes|give|mark|such as|map a|is not a type"):
         pl.export(call.pop("source"), **call)
@@ -88,7 +88,7 @@ def mixed(call):
 @pytest.mark.parametrize("front_end", front_ends.NAMES)
 @pytest.mark.parametrize("call", ["by_name", "by_name_alone", "one_default", "too_many"])
 def test_closures_whose_arguments_would_be_mixed_up_are_refused(front_end, call):
-    """The compilers would take a default, or another value, for what is passed."""
+    """The compilers would pass a default, or another value, in place of an argument."""
     udf = pl.udf("int64(int64)", name="f", front_end=front_end)(mixed(call))
     with pytest.raises(pl.ExportError, match=r"py:\d+: the closure '.*' is called .*; pass a value for each"):
         pl.export([udf], arch="sm_90", emit="ptx")
@@ -169,7 +169,7 @@ UNCLEAR = {
 @pytest.mark.parametrize("front_end", front_ends.NAMES)
 @pytest.mark.parametrize("text", UNCLEAR)
 def test_what_a_compiler_says_in_words_of_its_own_is_explained(front_end, text):
-    """The error has the line, what is at fault, and what to write."""
+    """The error has the line, the cause, and the code to write."""
     signature, message, alone = UNCLEAR[text]
     if alone and front_end != alone:
         pytest.skip("it compiles")
@@ -232,7 +232,7 @@ def test_an_array_of_booleans_in_a_record_is_explained(front_end):
     ids=str,
 )
 def test_options_that_are_no_names_are_refused(options):
-    """The decorator says what the option takes."""
+    """The decorator's error says which values the option accepts."""
     with pytest.raises(pl.AbiError, match=r"is not a name; pass|write "):
         pl.udf("void(int32)", **options)(lambda x: None)  # noqa: ARG005
 

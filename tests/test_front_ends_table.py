@@ -36,7 +36,7 @@ def trying(x):
 
 
 def programs(name):
-    """Return what is tried with the front end *name*: what it is, and the marked functions."""
+    """Return the programs for the front end *name*: a description of each, and the marked functions."""
     cuda, types = front_ends.cuda(name), front_ends.get(name).types
 
     @cuda.jit(device=True)

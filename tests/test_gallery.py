@@ -1,4 +1,4 @@
-"""The programs of the gallery, where there is no device; and their page."""
+"""The programs of the gallery, without a device; and their page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from numba_ptxlink._cpu import device
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in gallery.PROGRAMS if name not in ("cub", "jit")])
 def test_a_program_links_without_a_device(name, tmp_path):
-    """A program links, compares what the CPU computes or says that it did not run, and exits 0."""
+    """A program links, compares results of the CPU or says that it did not run, and exits with 0."""
     output = gallery.run(name, tmp_path, "sm_90", CUDA_VISIBLE_DEVICES="")
     assert re.search(f"^{gallery.PROGRAMS[name].on_cpu}", output, re.MULTILINE), output
     assert re.search(gallery.PROGRAMS[name].linked, output), output
@@ -39,13 +39,13 @@ def test_the_program_that_links_at_run_time_runs_on_the_cpu(tmp_path):
     """The program links to PTX, which the CPU device runs, and finds no wrong element."""
     if not device._libpython():
         pytest.skip("this Python has no shared library")
-    said = gallery.run("jit", tmp_path, "sm_90", target="cpu")
-    assert re.search(r"\nLTO-IR for sm_90: \d+ bytes of PTX\n0 elements are wrong\n$", said), said
+    output = gallery.run("jit", tmp_path, "sm_90", target="cpu")
+    assert re.search(r"\nLTO-IR for sm_90: \d+ bytes of PTX\n0 elements are wrong\n$", output), output
 
 
 @pytest.mark.slow
 def test_functions_are_inlined_into_the_kernels_of_cub(tmp_path):
-    """The program with CUB's algorithms is built, and no Python function is left as one of its own."""
+    """The program with CUB's algorithms is built, and all Python functions are inlined."""
     output = gallery.run("cub", tmp_path, "sm_90", CUDA_VISIBLE_DEVICES="")
     assert output.endswith("\nNot run: there is no GPU\n")
     (functions,) = cuda_toolkit.linked_functions(tmp_path / "out" / "main").values()

@@ -39,7 +39,7 @@ def content(kind: str) -> bytes:
 
 @pytest.mark.parametrize("kind", ["ptx", "cubin", "fatbin"])
 def test_every_kind(kind):
-    """Registers, shared and constant memory are told for machine code and PTX, prototypes for PTX."""
+    """The report has registers, shared and constant memory of machine code and PTX, and prototypes of PTX."""
     inspected = pl.inspect(content(kind), sass=False)
     assert (kind, "sm_80") == (inspected.kind, inspected.arch)
     symbols = {symbol.name: symbol for symbol in inspected.symbols}
@@ -87,7 +87,7 @@ def test_spills_are_told_for_ptx():
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_ptx_for_devices_that_are_too_old_is_compiled_for_the_oldest(packed):
-    """PTX whose target the compiler has given up, as nvcc 12's default is, has resources, and a note."""
+    """PTX for a target that the compiler has dropped, as nvcc 12's default, has resources and a note."""
     old, oldest = pl.Arch.of("sm_52"), supported_archs()[0].sm
     text = make_kernel().replace("sm_75", old.sm)
     report = pl.inspect(nvfatbin.pack([("ptx", old, "k", text.encode())]) if packed else text, sass=False)
@@ -103,14 +103,14 @@ def test_ptx_for_devices_that_are_too_old_is_compiled_for_the_oldest(packed):
 
 
 def test_machine_code_is_shown_where_nvdisasm_is():
-    """With nvdisasm the machine code is there; without it a note says what installs it."""
+    """With nvdisasm the machine code is shown; without it, a note names the package to install."""
     if find.program("nvdisasm") is None:
         pytest.skip("there is no nvdisasm")
     assert ".text.k" in pl.inspect(content("cubin")).sass
 
 
 def test_cuda_source_is_refused():
-    """CUDA C++ has nothing to inspect, and the error says what to do."""
+    """CUDA C++ cannot be inspected, and the error has the cure."""
     with pytest.raises(pl.LinkError, match="compile it, for example by"):
         pl.inspect(CALLEE.format(value=1))
 
@@ -134,7 +134,7 @@ ALIKE = ("relocatable", "executable")
 
 
 def by_nvcc(folder, name, *flags):
-    """Return what nvcc makes of a source with the given flags."""
+    """Return the file that nvcc makes of a source with the given flags."""
     nvcc = find_nvcc()
     if nvcc is None:
         pytest.skip("there is no nvcc")
@@ -208,7 +208,7 @@ def test_the_manifest_tells_the_declarations(exported, kind):
 
 
 def test_a_manifest_of_another_export_is_not_believed(exported, tmp_path):
-    """An artifact that changed since, or was copied elsewhere, has no declarations, and a note says why."""
+    """An artifact that was changed or copied elsewhere has no declarations, and a note says why."""
     path = exported.artifacts["ptx", "sm_80"]
     changed = tmp_path / path.name
     changed.write_text(path.read_text() + "\n")

@@ -1,4 +1,4 @@
-"""The shape of the package: which way imports point, and what importing it costs."""
+"""The layers of the package: the direction of imports, and the cost of importing it."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_what_is_private_to_a_front_end_is_named_in_its_package():
 
 
 def test_the_architecture_names_every_floor():
-    """ARCHITECTURE.md tells what each module and package is for."""
+    """ARCHITECTURE.md states the purpose of each module and package."""
     text = (ROOT / "ARCHITECTURE.md").read_text()
     assert [name for name in FLOORS if f"`{name}.py`" not in text and f"`{name}/`" not in text] == []
 

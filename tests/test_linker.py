@@ -1,4 +1,4 @@
-"""The linker: which tool makes the cubin, and what is said when none can."""
+"""The linker: the tool that makes the cubin, and the errors if none can."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_several_inputs_are_linked(kinds):
 
 
 def test_cuda_sources_are_optimised_together():
-    """CUDA C++ sources alone are linked with LTO, unless that is declined."""
+    """CUDA C++ sources are linked with LTO if there are no other inputs, unless lto=False."""
     assert pl.link(CALLER, CALLEE, arch="sm_90").reason == "link-time optimisation"
     assert pl.link(CALLER, CALLEE, arch="sm_90", lto=False).reason.startswith("2 PTX as one")
 
@@ -61,7 +61,7 @@ def test_cuda_sources_are_optimised_together():
     ],
 )
 def test_inputs_that_are_none(source, message):
-    """An input that is missing, empty, unknown or of a wrong type is said with what would be right."""
+    """An input that is missing, empty, unknown or of a wrong type is refused with the right form."""
     with pytest.raises(pl.LinkError) as caught:
         pl.link(source, arch="sm_90")
     assert message in str(caught.value)
@@ -75,7 +75,7 @@ def test_no_input_is_an_error():
 
 @pytest.mark.parametrize("options", [{}, {"lineinfo": True}, {"debug": True}], ids=str)
 def test_a_removed_working_directory_is_not_needed(tmp_path, monkeypatch, options):
-    """CUDA C++ is compiled there, with line numbers, too; a file of Python is not, and the error says why."""
+    """CUDA C++ is compiled in a removed directory, with line numbers, too; a Python file is refused."""
     monkeypatch.chdir(tmp_path)
     tmp_path.rmdir()
     source = 'extern "C" __global__ void k(int* p) { *p = 1; }\n'
@@ -85,7 +85,7 @@ def test_a_removed_working_directory_is_not_needed(tmp_path, monkeypatch, option
 
 
 def test_declining_lto_for_ltoir_is_an_error():
-    """LTO-IR cannot be linked without LTO, and the error says what to give in its place."""
+    """LTO-IR cannot be linked with lto=False, and the error names the input."""
     with pytest.raises(pl.LinkError, match="<ltoir 1> is LTO-IR, which is linked only with link-time"):
         pl.link(compiled(CALLER, "ltoir"), compiled(CALLEE, "ptx"), arch="sm_90", lto=False)
 
@@ -194,6 +194,6 @@ def test_a_link_is_for_an_older_driver():
     ],
 )
 def test_options_are_checked_whatever_links(lto, options, message):
-    """A wrong value is refused with what is right, by each tool alike."""
+    """A wrong value is refused with the right ones, whichever tool links."""
     with pytest.raises(pl.ConfigError, match=message):
         pl.link("__global__ void k() {}\n", arch=ARCH, lto=lto, **options)

@@ -12,7 +12,7 @@ import numba_ptxlink as pl
 
 
 def test_one_module_makes_locks():
-    """No other module has a lock of its own, which a forked child would find held."""
+    """No other module creates a lock: a forked child might inherit it locked."""
     lock_calls = re.compile(r"threading\.(R?Lock|Condition|Semaphore)\(|@\S*cached_property|register_at_fork")
     files = Path(pl.__file__).parent.rglob("*.py")
     assert ["_locks.py"] == [path.name for path in files if lock_calls.search(path.read_text())]

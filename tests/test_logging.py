@@ -15,7 +15,7 @@ USE = "import numba_ptxlink as pl; pl.link('kernel.ptx', arch='sm_80', lto=False
 
 @pytest.fixture
 def show(tmp_path):
-    """Return what runs Python with *command* in a folder with a kernel, and returns its stderr."""
+    """Return a function that runs Python with *command* in a folder with a kernel, and returns its stderr."""
     (tmp_path / "kernel.ptx").write_text(make_kernel())
 
     def run(*command: str, level: str = "info") -> str:

@@ -1,4 +1,4 @@
-"""The extension module: its committed C source, and what it needs and exports."""
+"""The extension module: its committed C source, its imports and its exports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXTENSION = _nvptxcompiler.__file__
 
 
 def run(tool: str, *arguments: str) -> str:
-    """Return what a tool of binutils prints."""
+    """Return the output of a tool of binutils."""
     path = shutil.which(tool)
     if path is None:
         pytest.skip(f"{tool} of binutils is not installed")
@@ -28,7 +28,7 @@ def run(tool: str, *arguments: str) -> str:
 
 
 def test_c_source_is_what_cffi_writes(tmp_path) -> None:
-    """The committed C file is what the pinned version of cffi makes of the declarations."""
+    """The committed C file is the output of the pinned version of cffi for the declarations."""
     (pinned,) = re.findall(r'"cffi==([\d.]+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     tool = Path(sys.executable).with_name("cffi-gen-src")
     if cffi.__version__ != pinned or not tool.exists():
@@ -47,7 +47,7 @@ def test_c_source_is_what_cffi_writes(tmp_path) -> None:
 
 
 def test_stub_declares_the_functions_and_constants() -> None:
-    """The type stub names exactly what the module has."""
+    """The type stub has exactly the names of the module."""
     stub = (SOURCE / "_nvptxcompiler.pyi").read_text(encoding="utf-8")
     declared = set(re.findall(r"nvPTXCompiler[A-Z]\w+|NVPTXCOMPILE_\w+", stub))
     assert set(dir(_nvptxcompiler.lib)) == declared

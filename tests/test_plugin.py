@@ -1,4 +1,4 @@
-"""Activation, each case in an interpreter of its own."""
+"""Activation, each case in a new interpreter."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ warned = lambda: [str(w.message) for w in _messages if w.category is RuntimeWarn
 
 
 def run(*program: str, **environ: str) -> list[str]:
-    """Run the parts of *program* in a fresh interpreter, with nothing on stderr; return what it prints."""
+    """Run the parts of *program* in a new interpreter, with nothing on stderr; return its lines."""
     done = processes.run(
         sys.executable,
         "-c",
@@ -136,7 +136,7 @@ def test_enable_and_disable_wait_for_other_threads_kernels():
     ],
 )
 def test_auto_compares_driver_and_toolkit(driver, active, relation):
-    """NUMBA_PTXLINK=auto is active exactly where the driver is older than the toolkit, and says so."""
+    """NUMBA_PTXLINK=auto is active if the driver is older than the toolkit; the reason compares them."""
     lines = run(
         f"""
         from numba_ptxlink._tools import driver, nvrtc
@@ -154,7 +154,7 @@ def test_auto_compares_driver_and_toolkit(driver, active, relation):
 
 
 def test_the_driver_version_needs_neither_a_fork_nor_an_initialised_driver(tmp_path):
-    """The driver is asked by cuDriverGetVersion alone."""
+    """A call of cuDriverGetVersion alone returns the driver's version."""
     source = tmp_path / "fake.c"
     source.write_text(
         "#include <stdlib.h>\n"
@@ -180,7 +180,7 @@ def test_the_driver_version_needs_neither_a_fork_nor_an_initialised_driver(tmp_p
 
 @pytest.mark.numba_cuda
 def test_an_unsupported_numba_cuda_is_left_alone():
-    """A numba-cuda of another release stays as it is, with one warning, and status() says why."""
+    """An unsupported release of numba-cuda stays unchanged, with one warning, and status() says why."""
     lines = run(
         CAUGHT,
         """
@@ -225,7 +225,7 @@ def test_enable_where_nothing_can_be_served_is_an_error():
 
 
 def test_an_absent_numba_cuda_is_no_error():
-    """Without numba-cuda the plugin is inactive, imports no numba, and enable() says what is missing."""
+    """Without numba-cuda the plugin is inactive, imports no numba, and the error of enable() says so."""
     lines = run("""
         import sys
         sys.modules["numba_cuda"] = sys.modules["numba_cuda_mlir"] = None
@@ -328,7 +328,7 @@ def test_enable_overrides_the_variable():
 
 
 def test_enable_serves_what_was_imported_without_the_hook():
-    """A compiler that no hook has seen is not served, as status() says, until enable() is called."""
+    """A compiler imported without the hook is not patched, as status() says, until enable() is called."""
     lines = run(
         "import _numba_ptxlink_hook\n_numba_ptxlink_hook.remove()\nfrom numba import cuda",
         SHOW,
@@ -389,7 +389,7 @@ for cc in ((8, 0), (9, 0), (8, 0), None):
 
 
 def test_device_functions_call_device_functions_without_a_driver(compiled_for_the_default):
-    """A function that calls jitted helpers compiles without a driver, for the cc asked for or the default."""
+    """A function that calls jitted helpers compiles without a driver, for the given cc or the default."""
     assert compiled_for_the_default == [
         "('sm_86',) ('sm_86',) True",
         *(f"('sm_{arch}',) []" for arch in (80, 90, 80, 86)),

@@ -81,7 +81,7 @@ def test_the_source_distribution_has_what_it_is_built_of(tmp_path):
 
 
 def interpreters() -> dict[int, Path]:
-    """Return the Pythons that make environments and compile C, of PATH and pyenv, by their minor version."""
+    """Return the Pythons of PATH and pyenv that can make environments and compile C, by minor version."""
     ask = (
         "import ensurepip, os, sys, sysconfig;"
         "assert os.path.exists(sysconfig.get_path('include') + '/Python.h');"

@@ -19,7 +19,7 @@ WORKER = Path(__file__).with_name("helpers") / "corpus.py"
 
 @pytest.fixture(scope="module", params=NAMES)
 def both(request):
-    """Compile the corpus in two processes; return what came of it in stock, and with the plugin."""
+    """Compile the corpus in two processes; return the results of stock, and of the plugin."""
     get(request.param)
 
     def run(mode):

@@ -27,7 +27,7 @@ CALLEE = 'extern "C" __device__ int f(int a) { return a + 1; }\n'
 
 
 def run(program, *command, **environ):
-    """Run *program*, or a command of the package, where those packages are absent; return what it prints."""
+    """Run *program*, or a command of the package, without those packages; return its output."""
     text = BLOCK + textwrap.dedent(program)
     env = {**{key: value for key, value in os.environ.items() if not key.startswith("NUMBA")}, **environ}
     done = subprocess.run(
@@ -77,7 +77,7 @@ COMMANDS = (
 
 
 def test_the_commands(tmp_path):
-    """Each command works but `export`, which compiles Python in a process of its own."""
+    """All commands work but `export`, which compiles Python in a new process."""
     (tmp_path / "k.ptx").write_text(make_kernel())
     (tmp_path / "f.cu").write_text(CALLEE)
     code, lines, stderr = run(

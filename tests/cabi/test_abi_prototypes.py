@@ -1,4 +1,4 @@
-"""The proof that the header's declarations, as NVRTC compiles them, are what the exports define."""
+"""NVRTC compiles the header's declarations to the prototypes that the exports define."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_exported_prototypes_are_those_of_nvrtc(proof, front_end, lowered, a
 # LLVM IR of numba-cuda-mlir is for one architecture: each compiles anew, by default the single rows only.
 @pytest.mark.parametrize("front_end", ["numba-cuda", pytest.param("numba-cuda-mlir", marks=pytest.mark.slow)])
 def test_kernels_have_the_prototypes_of_nvrtc(tmp_path, front_end):
-    """The parameters of an exported kernel are those that NVRTC gives a __global__ function."""
+    """The parameters of an exported kernel are those of a __global__ function that NVRTC compiles."""
     import numba_ptxlink as pl
 
     def nothing(_value):
@@ -84,6 +84,6 @@ def test_kernels_have_the_prototypes_of_nvrtc(tmp_path, front_end):
     ],
 )
 def test_the_layouts_are_those_of_every_compiler(proof, compiler, standard):
-    """The header's static_asserts hold in C++17, in C11 for what C can say, and with nvcc."""
+    """The header's static_asserts hold in C++17, in C11 as far as C has the types, and with nvcc."""
     _, folder = proof("numba-cuda", "sm_100")
     check_header(folder, "echo.h", compiler, standard)

@@ -1,4 +1,4 @@
-"""array_view.h: what converts to which view, and which elements it has."""
+"""array_view.h: the conversions between views and from std::mdspan, and the elements of a view."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(compiler: str, *arguments: object) -> None:
 
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
 def test_the_rules_hold_on_the_host(compiler, tmp_path):
-    """Host compilers convert what fits, refuse the rest, and have nothing to warn of."""
+    """Host compilers accept the valid conversions, refuse all others, and print no warning."""
     source = tmp_path / "rules.cpp"
     source.write_text(f'#include "{RULES.name}"\n')
     run(compiler, *WARNINGS, "-Wshadow", "-Wold-style-cast", "-pedantic", "-Werror", "-fsyntax-only", source)

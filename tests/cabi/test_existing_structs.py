@@ -197,7 +197,7 @@ REFUSED = {
     ],
 )
 def test_another_struct_is_refused(case, tmp_path):
-    """The export says what differs, by the names in Python, before C++ is compiled."""
+    """The export names the difference, by the names in Python, before C++ is compiled."""
     fields, definition, reason = REFUSED[case]
     dtype = NESTED if fields == "nested" else dtype_of(fields)
     with pytest.raises(pl.AbiError, match=rf"(?s)^\S+\.py:\d+: error: .*{reason}") as caught:

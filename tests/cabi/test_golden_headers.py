@@ -57,7 +57,7 @@ def test_a_header_is_the_golden_one(exported, request):
 @pytest.mark.parametrize(("compiler", "standard"), [("g++", "-std=c++17"), ("gcc", "-std=c11")])
 @pytest.mark.parametrize("feature", NAMES)
 def test_a_golden_header_compiles(feature, compiler, standard, tmp_path):
-    """Each header compiles as C++17 without a warning, and as C11 with what C can say."""
+    """Each header compiles as C++17 without a warning, and as C11 with the declarations that C has."""
     check_header(tmp_path, GOLDEN / f"{feature}.h", compiler, standard)
 
 

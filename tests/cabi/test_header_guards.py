@@ -1,4 +1,4 @@
-"""Headers in one translation unit: what a header keeps from being read twice, and what it does not."""
+"""Headers in one translation unit: a guard excludes the second inclusion of its header, and no other one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def compile_together(headers, body=""):
 
 @pytest.mark.parametrize("stem", ["udfs", "my-udfs", "MY.UDFS", "3 spaces here", "größe"])
 def test_two_headers_of_any_stem_are_both_read(tmp_path, stem):
-    """Two headers of one name in two folders declare what is in both, whatever the name."""
+    """Two headers of one name in two folders declare the functions of both, whatever the name."""
     headers = [export(tmp_path / name, stem, name) for name in ("first", "second")]
     assert compile_together(headers, 'static_assert(sizeof(first(second(1.0f))) == 4, "");')
 

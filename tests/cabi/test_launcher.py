@@ -182,7 +182,7 @@ def test_threads_and_files_share_what_is_loaded(tmp_path):
 
 
 def test_names_do_not_collide(tmp_path):
-    """Kernels and parameters may be called what the launcher's own names are, also as the export itself."""
+    """Kernels, parameters and the export itself may have the names that the launcher uses inside."""
     names = ("stream", "grid", "block", "attributes", "arguments", "handle", "error")
     scope: dict[str, object] = {"__name__": __name__}
     kernels = []

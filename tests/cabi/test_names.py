@@ -1,4 +1,4 @@
-"""Names: what the compilers take is refused or replaced, and what is accepted compiles."""
+"""Names that a compiler has taken are refused or replaced, and each accepted name compiles."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_header_hides_no_other(tmp_path, stem):
 
 
 def export_and_compile(tmp_path, nvcc, marked) -> str:
-    """Export functions, which proves their header with NVRTC, and compile it everywhere else."""
+    """Export functions, whose header NVRTC then compiles, and compile it with all other compilers."""
     exported = pl.export(marked, tmp_path / "out", arch="sm_90", emit="ptx", name="udfs")
     for compiler, standard in (
         (nvcc, "-std=c++17"),
@@ -74,7 +74,7 @@ def defined(source: str, **scope):
 
 @pytest.mark.slow
 def test_parameters_of_any_name_compile(tmp_path, nvcc):
-    """Macros and keywords as parameters get other names, and what C++ allows stays."""
+    """Macros and keywords as parameters get other names; names that C++ allows stay."""
     allowed = [name for name in HOSTILE.split() if name.isidentifier() and name != "assert"]
     function = defined(f"def f({', '.join(allowed)}): return {' + '.join(allowed)}")
     text = export_and_compile(tmp_path, nvcc, [pl.udf(F32(*[F32] * len(allowed)))(function)])

@@ -110,7 +110,7 @@ def test_a_name_is_kept_for_c():
     ],
 )
 def test_overloads_that_cxx_has_not_are_refused(function, signatures, restrict):
-    """Neither the result nor a promise about a pointer tells them apart: rename one in Python."""
+    """C++ overloads differ neither by result nor by `restrict`: the error says to rename one in Python."""
     one, other = signatures
     both = pl.udf(one, namespace="app")(pl.udf(other, namespace="app", restrict=restrict)(function))
     with pytest.raises(pl.AbiError, match="tells overloads apart by their parameters: rename one of them"):

@@ -1,4 +1,4 @@
-"""The table of numbers: a row is all that an exported number needs, and what floats are packed as."""
+"""The table of numbers: a row is all that an exported number needs; and the packing of floats to bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROW = NumberType("__nv_fp8_e4m3", "fp8_e4m3", 1, 1, "e4m3", "i8", "V", 10, heade
 
 @pytest.fixture
 def row(monkeypatch):
-    """Return a type of Numba that nothing but a row and a name tells the C type of."""
+    """Return a type of Numba whose C type only a row and a name define."""
     ty = cuda_fp8._type_fp8_e4m3
     with pytest.raises(pl.AbiError):
         abi.c_type(ty)
@@ -66,7 +66,7 @@ FLOATS = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float": np.flo
 
 @pytest.mark.parametrize("kind", FLOATS)
 def test_floats_are_rounded_to_the_nearest(kind):
-    """Values, the middles of two, subnormal numbers, infinities and NaN become what NumPy makes of them."""
+    """Values, middles of two, subnormal numbers, infinities and NaN are rounded as by NumPy."""
     dtype = np.dtype(FLOATS[kind])
     name = {"float16": "__half", "bfloat16": "__nv_bfloat16"}.get(kind, kind)
     pack = values.packer({name: TypeDescription(kind, dtype.itemsize, 1)}, name)

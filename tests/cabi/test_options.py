@@ -12,7 +12,7 @@ WRONG = [0, -1, 1025, True, 1.5, "128", (128, 0), (128, 33), (128, None), (128, 
 
 @pytest.mark.parametrize("bounds", WRONG, ids=repr)
 def test_launch_bounds_out_of_range_are_refused(bounds):
-    """The decorator names the bounds, the kernel, and what each bound may be."""
+    """The decorator's error has the bounds, the kernel, and the range of each bound."""
     match = (
         r"launch_bounds=.* of kernel .*: give the maximum number of threads in a block \(an int, 1 to 1024\)"
     )

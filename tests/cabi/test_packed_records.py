@@ -51,7 +51,7 @@ def refused(signature: abi.Signature) -> bool:
 
 
 def specs() -> Iterator[rows.Echo]:
-    """Yield functions of packed and of other structs: alone, in tuples, and with what comes before them."""
+    """Yield functions of packed and of other structs: alone, in tuples, and behind other members."""
     for spec in (*(spec for spec, _ in WRONG.values()), *RIGHT.values(), *rows.ROWS.values()):
         yield rows.Echo((spec,))
         yield rows.Echo(("int8", spec))
@@ -120,7 +120,7 @@ def double(value):
 
 
 def test_numba_compile_refuses_and_allows_the_same():
-    """numba.cuda.compile refuses PTX of such a function with the C ABI, and gives LTO-IR."""
+    """numba.cuda.compile refuses PTX of such a function with the C ABI, and accepts LTO-IR."""
     from numba import cuda
 
     ty = rows.numba_type(FLOAT64_FIRST)

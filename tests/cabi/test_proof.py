@@ -1,4 +1,4 @@
-"""The proof of a header at its export: what C++ makes of it, said in Python's words."""
+"""The compilation of a header at its export: errors of C++ are reported in Python's terms."""
 
 from __future__ import annotations
 

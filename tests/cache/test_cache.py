@@ -1,4 +1,4 @@
-"""The cache: what it keeps, what it refuses, and that no fault of a disk or a process reaches the caller."""
+"""The cache: entries that it keeps or refuses; and no fault of a disk or a process reaches the caller."""
 
 from __future__ import annotations
 

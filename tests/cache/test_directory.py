@@ -1,4 +1,4 @@
-"""The directory of entries: who may read it, whom it believes, and what leaves it."""
+"""The directory of entries: its permissions, the owners that it trusts, and the entries that it drops."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def filled(directory):
 
 @pytest.mark.parametrize("mask", [0o000, 0o077])
 def test_what_is_made_is_private_whatever_the_umask(tmp_path, mask):
-    """The directory, what is missing above it and the entries are for this user alone."""
+    """The directory, its new parents and the entries are readable by this user alone."""
     before = os.umask(mask)
     try:
         directory = tmp_path / "a" / "b" / "cache"
@@ -43,7 +43,7 @@ def test_what_is_made_is_private_whatever_the_umask(tmp_path, mask):
 
 
 def given_away(file: Path) -> None:
-    """Give *file* to another user, as root can who is not that of a container alone."""
+    """Make another user the owner of *file*; root of some containers cannot."""
     try:
         os.chown(file, 23456, -1)
     except OSError as error:

@@ -29,7 +29,7 @@ PARTS = {"tool": ("a", "1"), "flags": ("-O3", "-g"), "ptx": b"text"}
     ],
 )
 def test_other_parts_give_another_key(other):
-    """Contents, their borders, their order and their labels all count."""
+    """Contents, the borders between them, their order and their labels all change the key."""
     assert Key.of("link", PARTS).digest != Key.of("link", other).digest
 
 
@@ -68,7 +68,7 @@ SOURCE = '#include "part.h"\nextern "C" __global__ void f(int* x) { *x = PART; }
 
 @pytest.fixture
 def calls(kernel, tmp_path):
-    """Return calls of `assemble` and `link`, each of which has a result of its own."""
+    """Return calls of `assemble` and `link`, each with a different result."""
     folders = [tmp_path / name for name in "ab"]
     for number, folder in enumerate(folders):
         folder.mkdir()
@@ -129,7 +129,7 @@ def test_the_build_of_the_tool_counts(kernel, count_misses, monkeypatch):
 
 @pytest.mark.parametrize(("options", "count"), [({}, 0), ({"lineinfo": True}, 1)])
 def test_places_count_only_where_they_reach_the_code(tmp_path, count_misses, options, count):
-    """The folder of a header and the name of an input are part of a result with line numbers alone."""
+    """The folder of a header and the name of an input change a result only with line numbers."""
     for folder in (tmp_path / "a", tmp_path / "b"):
         folder.mkdir()
         (folder / "part.h").write_text("#define PART 1\n")

@@ -1,4 +1,4 @@
-"""`numba-ptxlink cache`: what it tells and deletes."""
+"""`numba-ptxlink cache`: its reports and its deletions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from numba_ptxlink import cache, cli
     ],
 )
 def test_the_commands_tell_of_the_directory(tmp_path, monkeypatch, capsys, command, expected):
-    """Each command prints the directory, as text and as JSON, and what it holds or held."""
+    """Each command prints the directory, as text and as JSON, and its entries, also deleted ones."""
     filled_cache = open_cache(tmp_path)
     monkeypatch.setattr(cache, "default", lambda: filled_cache)
     for options in ([], ["--json"]):
@@ -34,7 +34,7 @@ def test_the_commands_tell_of_the_directory(tmp_path, monkeypatch, capsys, comma
 
 
 def test_a_cache_that_is_off_says_so(monkeypatch, capsys):
-    """The command says which variable turns the cache off."""
+    """The command names the variable that turns the cache off."""
     off = cache.Cache(open_cache().settings._replace(cache=False))
     assert b"1" == off.get_or_compute(key("a"), lambda: cache.Entry({}, b"1")).code
     monkeypatch.setattr(cache, "default", lambda: off)

@@ -110,5 +110,5 @@ def test_a_server_killed_in_the_middle_harms_nobody(server, tmp_path):
 
 @pytest.mark.redis
 def test_a_child_has_a_connection_of_its_own(server, tmp_path):
-    """A forked child asks the server whatever its parent's threads were doing with it."""
+    """A forked child can query the server while threads of its parent are in the middle of a query."""
     assert "child ended with 0, parent has both\n" == fork("server_in_use", tmp_path / "cache", server.url)

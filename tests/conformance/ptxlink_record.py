@@ -46,7 +46,7 @@ _handler = _ReportHandler()
 
 
 def pytest_configure() -> None:
-    """Give numba-cuda-mlir an architecture where there is no device; numba-cuda reads one itself."""
+    """Set an architecture for numba-cuda-mlir if there is no device; numba-cuda reads one itself."""
     logging.getLogger("numba_ptxlink._cpu.checks").addHandler(_handler)
     cc = os.environ.get("PTXLINK_CONFORMANCE_CC")
     if cc:
@@ -121,7 +121,7 @@ def _write() -> None:
 
 
 def pytest_unconfigure() -> None:
-    """Write what this process knows; an xdist worker may be ended before its exit handlers run."""
+    """Write the records of this process; an xdist worker may be ended before its exit handlers run."""
     _write()
 
 

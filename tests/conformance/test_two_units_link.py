@@ -16,7 +16,7 @@ NAMES = [pytest.param(name, marks=[] if name in FEW else pytest.mark.long) for n
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_programs_of_two_units_are_linked(name):
-    """As one PTX that does what the units do, on the CPU; calls are inlined."""
+    """The link is one PTX that computes on the CPU what the units compute, with calls inlined."""
     units = [two_units.compiled(source, "sm_90") for source in two_units.PROGRAMS[name].sources]
     linked = two_units.linked(units, "sm_90")
     assert ["nvjitlink", "nvptxcompiler", "nvptxcompiler"] == [result.backend for result in linked.values()]

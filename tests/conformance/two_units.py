@@ -1,5 +1,5 @@
 """
-Programs of two CUDA C++ units that use CUB, libcu++ and cooperative groups: a kernel, and what it calls.
+Programs of two CUDA C++ units that use CUB, libcu++ and cooperative groups: a kernel, and its callees.
 
 Each kernel is `k(unsigned long long* out, int n)`, and its results are exact.
 """
@@ -140,7 +140,7 @@ def linked(units: list[str], arch: str) -> dict[str, pl.Linked]:
 
 
 def run(cubin: bytes) -> np.ndarray:
-    """Return what the kernel `k(unsigned long long* out, int n)` of *cubin* writes on the device."""
+    """Return the numbers that `k(unsigned long long* out, int n)` of *cubin* writes on the device."""
     from cuda.bindings import runtime
     from cuda.core import Device, LaunchConfig, ObjectCode, launch
 
@@ -159,7 +159,7 @@ def run(cubin: bytes) -> np.ndarray:
 
 
 def on_cpu(result: pl.Linked) -> list[int]:
-    """Return what the kernel `k` of *result* writes on the CPU."""
+    """Return the numbers that the kernel `k` of *result* writes on the CPU."""
     out = np.zeros(THREADS, np.uint64)
     result.kernel("k", device="cpu")[1, THREADS](out, np.int32(3))
     return out.tolist()

@@ -1,4 +1,4 @@
-"""racecheck, initcheck and synccheck: what they report, and what they do not."""
+"""racecheck, initcheck and synccheck: the errors that they report, and correct programs that they accept."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def program() -> CpuProgram:
 
 
 def launch(program: CpuProgram, name: str) -> np.ndarray:
-    """Launch a kernel; return what it writes."""
+    """Launch a kernel; return the numbers that it writes."""
     written = np.zeros(66, np.int32)
     PtxKernel(program, name)[3 if name == "sums" else 1, 64](np.arange(130, dtype=np.int32), written)
     return written

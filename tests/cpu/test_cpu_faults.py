@@ -128,7 +128,7 @@ def test_an_assertion_is_told_in_its_own_words(program):
 
 
 def test_a_call_tells_the_element(program, capsys):
-    """The thread of a fault is the number of the element; what was printed before is there."""
+    """The thread of a fault is the index of the element; lines printed before the fault are there."""
     array, places, results = (np.arange(4, dtype=np.int32) for _ in range(3))
     places[2] = 4
     pointer = np.array(array.ctypes.data)
@@ -151,7 +151,7 @@ def test_a_loop_is_interrupted(program):
 
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_reaches_the_caller_from_where_code_prints(program):
-    """Ctrl-C is not lost where it comes before the first line of the function that prints."""
+    """Ctrl-C before the first line of the function that prints is not lost."""
 
     def interrupt(frame, event, _):
         if event == "call" and frame.f_back.f_code is Worker.run.__code__:
@@ -192,7 +192,7 @@ def test_variables_of_a_function_have_bounds(access, message):
 
 @pytest.mark.parametrize(("line", "message_start"), [(7, "a.py:7: error: k"), (0, "a.py: error: k")])
 def test_line_zero_is_no_line(line, message_start):
-    """A trap that a compiler uses for the checks of several lines is reported with its file alone."""
+    """A trap with line 0, which stands for checks of several lines, is reported with its file alone."""
     program = CpuProgram.of(f'{HEAD}.file 1 "a.py"\n.visible .entry k() {{\n.loc 1 {line} 1\ntrap;\nret;\n}}')
     with pytest.raises(DeviceFaultError) as caught:
         program.launch("k", Configuration((1, 1, 1), (1, 1, 1)), [], [])

@@ -32,7 +32,7 @@ def elements(bits: np.ndarray, kind: str) -> np.ndarray:
 
 
 def simd(compute: Callable, kinds: tuple[str, ...], *, sat: str = "", add: bool = False) -> Callable:
-    """Return what a SIMD video instruction computes, by what it computes of elements."""
+    """Return a function that computes a SIMD video instruction, from one that computes an element."""
 
     def whole(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
         result = compute(elements(a, kinds[0]), elements(b, kinds[1])).astype(I64)
@@ -57,7 +57,7 @@ def find_nth(mask: int, base: int, offset: int) -> int:
 
 
 def extend(mode: str, *, is_signed: bool) -> Callable:
-    """Return what `szext` computes."""
+    """Return a function that computes `szext`."""
 
     def one(value: int, length: int) -> int:
         length = min(length, 32) if mode == "clamp" else length % 32
@@ -245,7 +245,7 @@ def launch(program: CpuProgram, name: str, *arrays: np.ndarray, threads: int = C
 
 @pytest.mark.parametrize("opcode", ROWS)
 def test_instructions(program, opcode):
-    """Special and random operands give what NumPy, Python or ml_dtypes compute."""
+    """Special and random operands have the results of NumPy, Python or ml_dtypes."""
     result, sources, compute = ROWS[opcode]
     operands = Sample(opcode, result, sources).operands(COUNT, np.random.default_rng(7))
     if opcode.startswith("fns"):

@@ -1,4 +1,4 @@
-"""The CPU computes what the machine of the tests computes, whose parser and arithmetic are its own."""
+"""The CPU has the results of the tests' PTX machine, which has a parser and arithmetic of its own."""
 
 from __future__ import annotations
 

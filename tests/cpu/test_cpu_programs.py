@@ -1,4 +1,4 @@
-"""CUDA C++ on the CPU: what lanes, warps, blocks and grids do together, and halves against NumPy."""
+"""CUDA C++ on the CPU: cooperation of lanes, warps, blocks and grids, and halves against NumPy."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def program() -> CpuProgram:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_compute_what_they_say(program, name):
-    """Each writes what NumPy computes."""
+    """Each program writes the numbers that NumPy computes."""
     array = np.zeros(LANES, np.int32)
     run(program, f"k{list(PROGRAMS).index(name)}", array, shared=256)
     assert PROGRAMS[name][1].tolist() == array.tolist()
@@ -305,7 +305,7 @@ def test_a_nan_has_the_bits_of_its_origin():
 
 
 def test_a_thread_that_suspends_reads_a_parameter_by_its_address():
-    """A coroutine that is asked for its size copies no parameter whose address is taken."""
+    """A coroutine that is called for its frame size copies no parameter whose address is taken."""
     source = """
     struct Four { int values[4]; };
     extern "C" __global__ void k(int* o, __grid_constant__ const Four four) {
@@ -328,7 +328,7 @@ def test_a_shuffle_reads_zero_from_a_lane_that_the_block_lacks():
 
 
 def test_what_is_printed_is_on_the_standard_output(program, capsys):
-    """`printf` formats as the C library does, and tells how many values it had."""
+    """`printf` formats as the C library does, and returns the number of its arguments."""
     text = "{}  1.50 text A 1099511627776 0 010 44 0x1.8p+0   inf |ab |(nil) %\n"
     count = np.zeros(1, np.int32)
     run(program, "print", count)
@@ -392,7 +392,7 @@ def test_addresses_have_other_forms(name):
 
 
 def test_kernels_of_a_program_share_variables_and_are_compiled_apart(monkeypatch):
-    """A launch compiles the kernel that it needs, and not others; each sees what another has stored."""
+    """A launch compiles only the launched kernel; each kernel sees the values that another has stored."""
     begin = "(.param .u64 o) { .reg .b64 %o; .reg .b32 %v; ld.param.u64 %o, [o]; "
     program = CpuProgram.of(
         f"{HEAD}.global .u32 g = 5;\n"

@@ -124,7 +124,7 @@ def expected(opcode: str, mode: str, dtype: np.dtype, values: list[float]) -> fl
 
 @pytest.mark.parametrize("number", range(len(CASES)), ids=[case[0] for case in CASES])
 def test_results_are_exact_results_rounded_in_a_direction(program, number):
-    """Sums that cancel, results beyond the range and below normal numbers, and zeros with their signs."""
+    """Sums that cancel, overflow, subnormal results and signed zeros equal the exact result, rounded."""
     opcode, kind, sources = CASES[number]
     rng = np.random.default_rng(number)
     columns = [samples(source, rng) for source in sources]

@@ -1,4 +1,4 @@
-"""Instructions in C++ for the host compute what the machine of the tests and the CPU compute."""
+"""Instructions in C++ for the host have the results of the tests' PTX machine and of the CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program with cuda.core: kernels by way of cubins and of a linker; prints what came of them."""
+"""A program with cuda.core: kernels from cubins and from a linker; it prints their results."""
 
 # ruff: noqa: T201 - a program
 

@@ -1,4 +1,4 @@
-"""A program with kernels in Python, for the front end that its argument names; prints what came of them."""
+"""A program with kernels in Python, for the front end that its argument names; it prints their results."""
 
 # ruff: noqa: ARG001, S301, T201 - a program, with its own pickles
 

@@ -127,7 +127,7 @@ def test_exported_functions(toolkit, folder, options):
 
 
 def test_the_static_runtime_is_named(toolkit, folder):
-    """A program with NVIDIA's static runtime says how it is linked."""
+    """A program with NVIDIA's static runtime ends with the option that links the shared one."""
     shell("nvcc -rdc=true -arch=compute_75 main.cu udfs.o -o static", folder, toolkit)
     failed = subprocess.run(
         [*CPU.split(), "--", "./static", "7"], cwd=folder, capture_output=True, text=True, check=False
@@ -166,7 +166,7 @@ def test_a_fault_fails_one_test_of_ctest(toolkit, tmp_path):
     ids=["cmake", "make", "meson"],
 )
 def test_the_example_of_build_systems(toolkit, tmp_path, build, programs):
-    """Its programs find what C++ computes; nvcc's variable is enough where a build has no option."""
+    """The programs print the results of C++; nvcc's variable is enough if a build has no option."""
     shutil.copytree(
         ROOT / "examples" / "cmake", tmp_path / "example", ignore=shutil.ignore_patterns("build*")
     )
@@ -223,7 +223,7 @@ def test_the_programs_of_a_page_run(toolkit, tmp_path, page):
 
 
 def test_algorithms_of_thrust_and_cub(toolkit, tmp_path):
-    """Algorithms find what the standard library finds."""
+    """Algorithms have the results of the standard library."""
     shell(
         f"nvcc -arch=compute_75 -cudart shared {HERE / 'algorithms.cu'} -o {tmp_path / 'app'}",
         tmp_path,

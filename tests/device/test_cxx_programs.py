@@ -1,4 +1,4 @@
-"""C++ programs that use the driver API run without Python of their own, and end as they do on a GPU."""
+"""C++ programs that use the driver API run without Python, and end as they do on a GPU."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_fault_is_reported(program):
 
 
 def test_without_the_command(program):
-    """A program that was not started by the command says how it is started."""
+    """A program that was started without the command ends with the command to start it by."""
     environ = {**os.environ, "LD_LIBRARY_PATH": str(device.LIBRARY_FOLDER)}
     done = subprocess.run([*program[5:], "exit"], env=environ, capture_output=True, text=True, check=False)
     assert "start the program with: numba-ptxlink cpu -- PROGRAM" in done.stderr

@@ -1,4 +1,4 @@
-"""The CUDA driver of the CPU device, by its own interface: what programs get of it, without Numba."""
+"""The CUDA driver of the CPU device, by its C interface and without Numba."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def completed(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_driver(completed: Any, name: str) -> None:
-    """The driver does what NVIDIA's does; the comment of each row says what."""
+    """The driver returns the codes and values of NVIDIA's driver; a comment explains each row."""
     assert json.loads(completed.stdout)[name] == EXPECTED[name]
 
 

@@ -73,7 +73,7 @@ def edit(file: Path, old: str, new: str) -> None:
 
 
 def test_an_edited_kernel_is_in_the_next_wheel(project, tmp_path):
-    """The wheel has the module alone, with the kernel as it is, also by way of a source distribution."""
+    """The wheel has only the module, with the edited kernel, also if built from a source distribution."""
     path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
     folder = project("launching")
     environ = processes.environ(NUMBA_PTXLINK_DEVICE="cpu", NUMBA_PTXLINK_CPU_ARCH="9.0", PYTHONPATH=path)

@@ -89,7 +89,7 @@ def test_errors(program):
 
 
 def test_peers(program):
-    """Memory of a pool is for kernels of its device, and of those that it gives access."""
+    """Kernels access memory of a pool on the pool's device, and on devices that the pool gives access."""
     environ = processes.environ(NUMBA_PTXLINK_CPU_DEVICES="2")
     done = subprocess.run([*CPU, program, "peers"], env=environ, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == ["cudaErrorIllegalAddress", "cudaSuccess"]
@@ -111,7 +111,7 @@ def test_threads(program):
 
 @pytest.mark.parametrize("major", [12, 13])
 def test_symbols(major):
-    """Programs of each major version find their versions of the functions, which need the driver alone."""
+    """Programs of each major version find their versions of the functions, which need only the driver."""
     library, readelf = device.RUNTIME_FOLDER / f"libcudart.so.{major}", shutil.which("readelf")
     if readelf is None:
         pytest.skip("binutils are not installed")

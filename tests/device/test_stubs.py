@@ -1,4 +1,4 @@
-"""The generated part of the CPU's CUDA driver, and what the library needs and exports."""
+"""The generated part of the CPU's CUDA driver, and the library's imports and exports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOURCES = ROOT / "numba_ptxlink" / "_native" / "cuda_driver"
 
 
 def test_stubs_are_what_the_tool_writes():
-    """The committed files are what the tool makes of the headers of the release that they name."""
+    """The committed files equal the output of the tool for the headers of the release that they name."""
     spec = importlib.util.spec_from_file_location("stubs_tool", ROOT / "tools" / "cuda_driver_stubs.py")
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)

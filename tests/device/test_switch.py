@@ -1,4 +1,4 @@
-"""How the CPU becomes the CUDA device of a process, and what it costs where it does not."""
+"""The CPU as the CUDA device of a process: how it is selected, and its cost in processes that do not."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_killed_program_leaves_nothing_behind(tmp_path):
 
 
 def test_the_command_runs_a_program_on_the_cpu():
-    """`numba-ptxlink cpu` passes its options, and the exit status, also to what the program starts."""
+    """`numba-ptxlink cpu` returns the program's exit status, and its options reach child processes."""
     program = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', sys.argv[1]]))"
     inner = (
         "import numba_ptxlink as pl, ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)\n"

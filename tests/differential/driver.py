@@ -1,4 +1,4 @@
-"""Run programs in worker processes, stock or with the plugin, and compare what became of them."""
+"""Run programs in worker processes, stock or with the plugin, and compare their results."""
 
 from __future__ import annotations
 
@@ -114,6 +114,6 @@ def hits(results: dict[str, Any]) -> tuple[int, int]:
 
 
 def run_all(ways: list[Way], programs: list[Path], folder: Path, workers: int = 2) -> list[dict[str, Any]]:
-    """Run *programs* in each of *ways*, some at a time, and return what became of them in each."""
+    """Run *programs* in each of *ways*, some at a time, and return the results of each way."""
     with ThreadPoolExecutor(workers) as pool:
         return list(pool.map(lambda way: run(way, programs, folder), ways))

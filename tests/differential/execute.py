@@ -56,7 +56,7 @@ def execute(way: Way, programs: list[Path], folder: Path, workers: int) -> dict[
 
 
 def shown(program: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """Return what of an execution has to be the same: memory, lines printed and errors."""
+    """Return the parts of an execution that have to be equal: memory, lines printed and errors."""
     return [
         (
             launch.get("memory"),

@@ -1,5 +1,5 @@
 """
-Random programs: `python generator.py SEED` prints the one of a seed.
+Random programs: `python generator.py SEED` prints the program of a seed.
 
 A program is a Python module with a generator function `launches()`, which yields a kernel, its grid, block
 and bytes of dynamic shared memory, and fresh arguments. All it computes depends on the seed alone.

@@ -1,4 +1,4 @@
-"""More pieces: what prints and raises, tuples, unusual names, code of others, extensions and number types."""
+"""More pieces: print and raise, tuples, unusual names, foreign code, extensions and number types."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tell{n}(v):
 
 
 def raises(rng: random.Random, n: str) -> Piece:
-    """Return a helper that raises for some values, which is told to the host in debug code only."""
+    """Return a helper that raises for some values; only debug code reports the exception to the host."""
     error = rng.choice(
         ('ValueError("too much")', 'IndexError("_cudapy_smem_3")', "KeyError", "ZeroDivisionError")
     )
@@ -229,7 +229,7 @@ def lower_shift{n}(context, builder, signature, args):
 
 
 def refused(rng: random.Random, n: str) -> Piece:
-    """Return what does not compile."""
+    """Return code that does not compile."""
     form = rng.choice(
         (
             "acc += missing_name{n}",

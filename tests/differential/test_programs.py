@@ -1,4 +1,4 @@
-"""Programs compiled by stock numba-cuda and by the plugin: outcomes, names, and what another finds."""
+"""Programs compiled by stock numba-cuda and by the plugin: outcomes, names, and entries of the cache."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIZES = (
 
 @pytest.fixture(scope="module", params=SIZES)
 def compiled(request, tmp_path_factory):
-    """Compile the cases and many random programs in four ways; return what each made, and the comparison."""
+    """Compile the cases and many random programs in four ways; return the results, and the comparison."""
     folder = tmp_path_factory.mktemp("programs")
     (folder / "programs").mkdir()
     programs = [
@@ -65,7 +65,7 @@ def test_both_compiled_all_programs(compiled):
 
 
 def test_the_plugin_does_as_stock(compiled):
-    """Errors, names of kernels and entry names are stock's, but for what a rule allows."""
+    """Errors, names of kernels and entry names equal those of stock, unless a rule allows a difference."""
     assert not compiled.differences, shown(compiled.differences)
 
 
@@ -89,7 +89,7 @@ def test_another_process_finds_most(compiled):
 
 
 def test_generated_programs_are_the_same_everywhere():
-    """A seed stands for one text, whatever was generated before."""
+    """A seed has the same program, whichever were generated before."""
     first = [generator.program(seed) for seed in range(20)]
     assert first == [generator.program(seed) for seed in reversed(range(20))][::-1]
     assert len(set(first)) == 20

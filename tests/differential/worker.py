@@ -1,5 +1,5 @@
 """
-Compile programs in this process and write what became of each: `python worker.py MANIFEST RESULTS`.
+Compile programs in this process and write the result of each: `python worker.py MANIFEST RESULTS`.
 
 MANIFEST is a JSON list of paths of programs; RESULTS gets a line of JSON for each, as soon as it is done, so
 that whoever started this process knows where it died. The environment says which linker is in use, where the
@@ -36,7 +36,7 @@ import numba_ptxlink as pl  # noqa: E402
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an exception says, in one line."""
+    """Return the first line of an exception's message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else ""
 
@@ -48,7 +48,7 @@ def failure(error: BaseException) -> dict[str, Any]:
 
 
 def compile_launch(dispatcher: Any, args: tuple[Any, ...]) -> dict[str, Any]:
-    """Compile the kernel that these arguments need, link it, and return what came out."""
+    """Compile the kernel for these arguments, link it, and return its names and machine code."""
     kernel = dispatcher.compile(tuple(dispatcher.typeof_pyval(argument) for argument in args))
     return describe(kernel, kernel._codelibrary.get_cubin().code)
 
@@ -66,7 +66,7 @@ def describe(kernel: Any, cubin: bytes) -> dict[str, Any]:
 
 
 def give_up_lto() -> None:
-    """Let stock link without LTO what has no link files."""
+    """Let stock link without LTO if there are no link files."""
     from numba.cuda.codegen import CUDACodeLibrary
 
     original = CUDACodeLibrary.get_cubin
@@ -91,7 +91,7 @@ def is_broken() -> bool:
 
 
 def execute_launch(dispatcher: Any, shape: tuple[int, int, int], args: tuple[Any, ...]) -> dict[str, Any]:
-    """Launch, wait, and return a digest of all memory that the arguments hold, and what was printed."""
+    """Launch, wait, and return a digest of the arguments' memory, and the printed text."""
     from numba import cuda
 
     grid, block, shared = shape
@@ -109,7 +109,7 @@ def execute_launch(dispatcher: Any, shape: tuple[int, int, int], args: tuple[Any
 
 @contextlib.contextmanager
 def printed():
-    """Collect what the device prints, which it does past Python's own output."""
+    """Collect the output of the device, which does not pass through Python's sys.stdout."""
     text: list[str] = []
     sys.stdout.flush()
     saved = os.dup(1)

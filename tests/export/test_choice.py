@@ -79,7 +79,7 @@ def without(monkeypatch, *names):
 
 
 def test_what_a_function_uses_decides(ours):
-    """Dispatchers and modules that it or its callees read tell, and so do the types of its signature."""
+    """Dispatchers and modules that it or its callees read decide, and so do the types of its signature."""
     from numba import float32
 
     assert front_end_of(ours) == NUMBA_CUDA
@@ -139,7 +139,7 @@ def test_what_a_signature_names_decides(monkeypatch, root, expected, signature):
 
 @pytest.mark.numba_cuda
 def test_what_is_installed_decides_last(monkeypatch):
-    """A function that does not tell is numba-cuda's while both are installed, else the other's."""
+    """A function without any sign is numba-cuda's if both are installed, else of the installed one."""
     assert front_end_of(plain) == NUMBA_CUDA
     monkeypatch.setattr(registry, "is_installed", lambda front_end: front_end.name == MLIR)
     assert front_end_of(plain) == MLIR
@@ -183,14 +183,14 @@ def test_a_mixed_export_is_refused(tmp_path, ours):
 
 
 def asked_by(module, marked):
-    """Return what *marked* is typed as by a function of *module*."""
+    """Return the type of *marked* in a function of *module*."""
     scope = {"__name__": module}
     exec("def ask(value):\n    return value._numba_type_", scope)  # noqa: S102 - a function of that module
     return scope["ask"](marked)
 
 
 def test_a_helper_is_compiled_by_its_callers_front_end(monkeypatch):
-    """A marked function without a choice of its own is a device function of whoever compiles its caller."""
+    """A marked function without a choice is compiled by the front end of its caller."""
     from types import SimpleNamespace
 
     seen = []

@@ -58,7 +58,7 @@ def test_static_methods_are_exported(tmp_path):
 
 
 def test_the_mark_is_below_the_staticmethod(tmp_path):
-    """The wrong order is an error that says the right one."""
+    """The wrong order of decorators is an error that shows the right one."""
     text = CLASS.format(MARK.strip(), "@staticmethod", "")
     with pytest.raises(pl.ExportError, match="and write @staticmethod above @udf"):
         pl.export(written(tmp_path, text))

@@ -46,7 +46,7 @@ def export(folder, *udfs, name="mine", arch=("sm_90",)):
 
 
 def undefined(exported, arch="sm_90"):
-    """Return what the PTX leaves undefined."""
+    """Return the functions that the PTX leaves undefined."""
     return re.findall(r"^\.extern .*", exported.artifacts["ptx", arch].read_text(), re.MULTILINE)
 
 
@@ -73,7 +73,7 @@ def test_half_arithmetic_is_part_of_the_ptx(tmp_path, signature, function):
 
 
 def test_the_same_export_has_the_same_bytes_whatever_came_before(tmp_path):
-    """Shims that other functions of this process asked for do not get into an export."""
+    """Shims for other functions of this process are not in an export."""
     udf = pl.udf(types.float16(types.float16), name="triple")(triple)
     first = export(tmp_path / "a", udf).artifacts
     export(tmp_path / "b", pl.udf(types.float16(types.float16), name="other")(lambda x: x * x / x - x))
@@ -123,7 +123,7 @@ except pl.ExportError as error:
 
 @pytest.mark.slow
 def test_memory_management_is_refused():
-    """A function that allocates by Numba's memory manager is an error that says what helps."""
+    """A function that allocates by Numba's memory manager is an error with the cure."""
     environment = {**os.environ, "NUMBA_CUDA_ENABLE_NRT": "1"}
     command = [sys.executable, "-c", ALLOCATES]
     done = processes.run(*command, env=environment)

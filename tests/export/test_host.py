@@ -216,7 +216,7 @@ def test_sanitizers_and_debuggers_see_lines_of_python(tmp_path):
 
 
 def test_a_missing_file_is_an_error_of_the_linker(exported):
-    """The header declares the functions, so that a program without their file does not link."""
+    """The header declares the functions, so a program without their file does not link."""
     done = subprocess.run(
         [GCC, *cuda_toolkit.host_includes(), "main.cpp", "-o", "missing"],
         cwd=exported,
@@ -249,7 +249,7 @@ def test_the_header_without_host_versions_stays_as_it_is(exported):
 
 @pytest.mark.numba_cuda
 def test_functions_without_a_host_version_have_reasons(tmp_path):
-    """The manifest and the result name each one with the cause and what to do."""
+    """The manifest and the result name each such function with the cause and the cure."""
     functions = "".join(
         f'\n\n@udf("int32(int32)")\ndef {name}(n):\n    {body}\n'
         for name, (body, _) in DEVICE_FUNCTIONS.items()

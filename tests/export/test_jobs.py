@@ -1,4 +1,4 @@
-"""Functions that are compiled in groups, elsewhere or not: the same bytes, whatever becomes of a worker."""
+"""Functions compiled in groups, by this process or by workers: the same bytes, also if a worker fails."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ COUNT = 20
 
 
 class AtOnce(Executor):
-    """Does the work at once, but for calls that *failing* says to lose."""
+    """An executor that runs each job at once, but drops those for which *failing* is true."""
 
     def __init__(
         self, failing: Callable[[int], bool] = lambda _: False, before: Callable[[], object] = lambda: None
@@ -78,7 +78,7 @@ def program(tmp_path):
 
 
 def export(program, arch="sm_80", **options):
-    """Return what an export of *program* holds, by name."""
+    """Return the contents of an export of *program*, by name."""
     return dict(pl.export(program, None, arch=arch, **options).contents)
 
 
@@ -95,7 +95,7 @@ def test_the_bytes_do_not_depend_on_the_workers(program, caplog):
 
 @pytest.mark.slow
 def test_processes_leave_the_same_bytes(program):
-    """A pool of processes runs what is pickled."""
+    """A pool of processes runs pickled jobs."""
     expected = export(program)
     with ProcessPoolExecutor(1) as processes:
         assert expected == export(program, executor=processes)
@@ -161,7 +161,7 @@ def test_a_function_with_shared_memory_is_in_one_program(program):
 
 @pytest.mark.slow
 def test_a_dask_cluster_leaves_the_same_bytes(program):
-    """A cluster that loses a worker in the middle exports what this process does."""
+    """A cluster that loses a worker in the middle exports the same bytes as this process."""
     pytest.importorskip("distributed", reason="Dask is not installed")
     script = Path(__file__).parents[1] / "helpers" / "dask_export.py"
     done = processes.run(sys.executable, script, program)
@@ -229,7 +229,7 @@ def files(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_one_command_exports_several_files(files, tmp_path, capsys, jobs):
-    """Each has the files that a command of its own writes, and one depfile lists what all are made of."""
+    """Each file has the export of a command for it alone, and one depfile lists all sources."""
     command = ["-o", "many", "-j", jobs, "--emit", "ptx", "--depfile", "many/all.d"]
     assert 0 == cli.main(["export", *files, *command]), capsys.readouterr().err
     shown = capsys.readouterr().out
@@ -246,7 +246,7 @@ def test_one_command_exports_several_files(files, tmp_path, capsys, jobs):
 
 @pytest.mark.numba_cuda
 def test_files_that_fail_are_told_and_the_others_written(files, tmp_path, capsys):
-    """The status tells that some failed, and the errors which."""
+    """The status says that some files failed, and the errors name them."""
     for name in files[:2]:
         (tmp_path / name).write_text("1 / 0\n")
     command = ["export", *files, "-o", "out", "--emit", "ptx", "-j", "2"]

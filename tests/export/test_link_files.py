@@ -1,4 +1,4 @@
-"""Two exports with the same helpers link together: what is not exported is private, or weak and equal."""
+"""Exports with the same helpers link together: non-exported functions are private, or weak and equal."""
 
 from __future__ import annotations
 

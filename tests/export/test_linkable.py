@@ -1,4 +1,4 @@
-"""Link files of an export: read, compared with the calls, and told of where they are no part of it."""
+"""Link files of an export: included in it and compared with the calls, or named in a warning."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def compiled(kind):
 
 
 def calling(name, symbol, signature, abi="c", **link):
-    """Return a marked function `calls` of the front end *name* that calls what it declares."""
+    """Return a marked function `calls` of the front end *name* that calls a declared function."""
     types = front_ends.get(name).types
     args, result = front_ends.get(name).normalize(signature)
     function = front_ends.cuda(name).declare_device(symbol, result(*args), abi=abi, **link)

@@ -52,7 +52,7 @@ def make(offset):
     [lambda marked: pickle.loads(pickle.dumps(marked)), copy.copy, copy.deepcopy],  # noqa: S301
 )
 def test_it_is_known_by_its_qualified_name(marked, copied):
-    """As for a plain function, the copy is the object itself: its signatures, and what it was compiled to."""
+    """The copy is the object itself, as for a plain function, with its signatures and compiled code."""
     assert copied(marked) is marked
     assert copied([marked]) == [marked]
 

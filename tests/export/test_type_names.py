@@ -119,7 +119,7 @@ def test_what_is_no_type_is_refused(signature, message):
 
 
 def test_names_stand_for_what_they_stood_for_at_the_mark(monkeypatch):
-    """A loop, or a module, that gives a name another type changes no function that is marked."""
+    """A name keeps its meaning at the mark, though a loop or the module binds it again later."""
     marked = marks.Udf(lambda a: a, "half(half)", abi.AbiOptions("f"))
     monkeypatch.setitem(globals(), "half", np.dtype("f8"))
     assert arguments(marked, registry.get("numba-cuda")) == ((types.float16,), types.float16)

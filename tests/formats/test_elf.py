@@ -1,4 +1,4 @@
-"""GPU ELF images: what is read out of them."""
+"""GPU ELF images: architecture, symbols and resources that are read from them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ extern "C" __global__ void k(int* p) { *p = outside(2, 3) + second(*p) + own(*p)
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a", "sm_103", "sm_120"])
 def test_the_architecture_of_an_image(arch):
-    """The head tells the compute capability, in every form that the tools write it."""
+    """The header has the compute capability, in every form that the tools write."""
     code = cubin(function(target="sm_75"), arch)
     assert pl.Arch.of(arch).number == elf.machine(code) == elf.read(code).sm
     assert elf.read(code).relocatable
 
 
 def test_symbols_are_those_that_others_see():
-    """Kernels, functions and variables are told apart, and what is defined from what is asked for."""
+    """Kernels, functions and variables have their kinds, and definitions differ from references."""
     image = elf.read(nvrtc.compile_source(EVERY_KIND, "a.cu", ARCH, output="cubin").code)
     assert {
         ("outside", "func", False),

@@ -17,7 +17,7 @@ def lines(text: bytes) -> list[bytes]:
 
 @pytest.mark.parametrize("zstd", [True, False])
 def test_ptx_of_each_architecture_is_read(zstd):
-    """Each member is the text that was packed, whatever it is compressed with."""
+    """Each member is the text that was packed, whatever its compression."""
     texts = {sm: make_kernel(sm).encode() for sm in ("sm_80", "sm_90")}
     entries = [("ptx", pl.Arch.of(sm), f"{sm}.ptx", text) for sm, text in texts.items()]
     code = nvfatbin.pack(entries, relocatable=False, zstd=zstd)

@@ -20,5 +20,5 @@ from numba_ptxlink._formats import llvm_ir
     ],
 )
 def test_what_llvm_ir_declares(text, types):
-    """The declarations of LLVM IR tell types, and whether they are addresses."""
+    """Declarations in LLVM IR have their types, and pointers of each spelling are pointers."""
     assert llvm_ir.declared_types(text).get("f") == types

@@ -1,4 +1,4 @@
-"""PTX of real compilers is read whole, and as NVIDIA's assembler reads it, whatever white space is in it."""
+"""PTX of real compilers is read completely, and as by NVIDIA's assembler, whatever its white space."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def check(text: str, seed: int = 0) -> None:
 
 
 def slow(*values: object) -> object:
-    """Return a parameter of the slow tests: it shows what another one shows, for other text."""
+    """Return a parameter for the slow tests: it repeats a default test with other text."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 

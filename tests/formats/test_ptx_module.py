@@ -63,7 +63,7 @@ DECLARATIONS: dict[str, tuple[str, list[Variable]]] = {
 
 @pytest.mark.parametrize("case", DECLARATIONS)
 def test_variables(case):
-    """Each form of a declaration becomes its variables, and each of these is PTX alone."""
+    """Each form of a declaration becomes its variables, each of which prints as PTX by itself."""
     text, expected = DECLARATIONS[case]
     (*_, item) = parse(HEAD + text).items
     assert all(variable.line for variable in item.variables)
@@ -137,7 +137,7 @@ FUNCTIONS: dict[str, tuple[str, str, tuple[str, str, bool]]] = {
 
 @pytest.mark.parametrize("case", FUNCTIONS)
 def test_functions(case):
-    """Each form of a function has its prototype, and is PTX as it was and as it is spelled again."""
+    """Each form of a function has its prototype, and prints as it was or in the usual spelling."""
     text, prototype, (linkage, kind, defined) = FUNCTIONS[case]
     module = parse(HEAD + text)
     (function,) = module.functions
@@ -178,7 +178,7 @@ def test_functions(case):
     ],
 )
 def test_the_header(text, expected):
-    """Version, target and address size are what stands before everything else."""
+    """Version, target and address size come before everything else."""
     header = read_header(text)
     assert expected == (header.version and str(header.version), header.target, header.address_size)
     module = parse(text)
@@ -193,7 +193,7 @@ def test_the_header(text, expected):
     "blank", [" ", "\n", "\r\n", "\f", "\0", " // a\n", "\n//b\n\t", "/* c */", "", "\r"]
 )
 def test_a_usual_header_is_read_as_the_lexer_reads_it(blank):
-    """Text as compilers write it needs no lexer, which tells the same of it and of what is nearly so."""
+    """The fast path for headers of compilers returns the same as the lexer, also for similar text."""
     versions = "8.7", "8", "08.70", "8.7.1", "1234567890.1", "8.7e1"
     targets = "sm_90", "sm_90a , debug", "sm_90 debug", "90", "sm_90, debug,", "sm_90::x"
     for version, target, size in itertools.product(versions, targets, ("64", "064", "64.5", "6_4")):
@@ -267,12 +267,12 @@ def test_odd_text_is_kept(text, kinds):
     ],
 )
 def test_the_base_and_the_offset_of_an_address(operand, expected):
-    """An address tells its base and its offset, where it is no more than these."""
+    """An address has a base and an offset if it consists of nothing else."""
     assert expected == address(operand)
 
 
 def test_prototypes_are_those_of_all_inputs():
-    """A prototype is equal to another whatever the types of one width are called, floating-point or not."""
+    """Prototypes are equal if their types have equal widths, floating-point or not."""
     (one, other) = parse(
         ".func (.param .f32 r) f(.param .u64 a);\n.func (.param .b32 r) f(.param .s64 b);"
     ).functions

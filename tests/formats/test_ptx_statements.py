@@ -147,7 +147,7 @@ def test_statements(case):
 
 
 def test_what_an_instruction_consists_of():
-    """Opcode, modifiers, names, and the parts of a call are told."""
+    """An instruction has an opcode, modifiers and names, and a call has its parts."""
     load, call = ptx.read("@p ld.global.v2.f32 {%f1, %f2}, [%rd1+4]; call (r), %rd1, (a, b), P;")
     assert ("ld", ["global", "v2", "f32"], ["%f1", "%f2", "%rd1"]) == (
         load.opcode,
@@ -173,7 +173,7 @@ def test_names_mean_what_is_declared_before():
 
 
 def test_other_labels():
-    """Labels and what names them change; registers and functions of the same name do not."""
+    """Labels and their uses are renamed; registers and functions of the same name are not."""
     body = ptx.read("L: T: .branchtargets L, M; bra L; @p bra M; call %d, (), T;")
     changed = [str(ptx.with_labels(statement, {"L": "L1", "T": "T1"})) for statement in body]
     assert "L1:|T1:|.branchtargets L1, M;|bra L1;|@p bra M;|call %d, (), T1;" == "|".join(changed)

@@ -41,7 +41,7 @@ def test_cuda_source(text):
 
 @pytest.mark.parametrize(("text", "name"), OTHERS.values(), ids=OTHERS)
 def test_other_text(tmp_path, text, name):
-    """Text of another kind is said to be that, by `link` and by `inspect`."""
+    """`link` and `inspect` name the kind of a text that is not CUDA C++."""
     assert kinds.recognise(text.encode()) is None
     assert name == kinds.describe(text.encode())
     (tmp_path / "file").write_text(text)
@@ -51,7 +51,7 @@ def test_other_text(tmp_path, text, name):
 
 
 def test_a_cu_file_is_what_its_extension_says(tmp_path):
-    """A .cu file is CUDA C++ whatever its text looks like: the compiler has the last word."""
+    """A .cu file is CUDA C++, whatever its text; the compiler reports errors in it."""
     (tmp_path / "odd.cu").write_text("MACRO_THAT_A_HEADER_DEFINES(f)\n")
     with pytest.raises(pl.LinkError, match=r"NVRTC could not compile odd\.cu"):
         pl.link(tmp_path / "odd.cu", arch="sm_80")

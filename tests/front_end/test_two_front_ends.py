@@ -1,4 +1,4 @@
-"""Activation with a second front end, a stand-in with one class to replace; in interpreters of their own."""
+"""Activation with a second front end, a stand-in with one class to patch; each test in a new interpreter."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_one_that_cannot_be_served_hampers_the_other_not(run, options, reason):
 
 @pytest.mark.slow
 def test_a_damaged_front_end_hampers_the_other_not(run):
-    """A module of this package that is no Python is the reason for one front end alone."""
+    """A module of this package with a syntax error makes one front end inactive, and not the other."""
     lines = run(
         """
         def broken(self):

@@ -49,7 +49,7 @@ def of_torch(values):
 
 
 def of_dlpack(values):
-    """Return what only DLPack tells of a tensor or of an array of CuPy."""
+    """Return an object that has only the DLPack interface of a tensor or of an array of CuPy."""
     try:
         array = of_torch(values)
     except pytest.skip.Exception:
@@ -100,7 +100,7 @@ def test_arrays_and_streams_of_other_packages(device, udfs, make, stream):
 
 
 def test_more_shared_memory_than_usual(device, udfs):
-    """A launch with 60,000 bytes of shared memory asks the driver for them."""
+    """A launch with 60,000 bytes of shared memory sets the driver's limit first."""
     out = cuda.to_device(np.zeros(64, np.float32))
     udfs.through_shared[1, 64, None, 60000](out)
     device.sync()
@@ -108,7 +108,7 @@ def test_more_shared_memory_than_usual(device, udfs):
 
 
 def test_the_attributes_of_a_launch(device, udfs):
-    """Clusters and programmatic dependent launches compute what others do; a wrong cluster is refused."""
+    """Clusters and programmatic dependent launches compute the same; a wrong cluster is refused."""
     if device.compute_capability < (9, 0):
         pytest.skip("clusters and dependent launches need a device of 9.0 or later")
     out = cuda.to_device(np.ones(SIZE, np.float32))

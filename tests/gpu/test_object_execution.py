@@ -89,7 +89,7 @@ def folder(tmp_path_factory, arch, toolkit):
 
 
 def run(program: Path) -> tuple[str, list[float]]:
-    """Run *program* without Python on its paths; return what it says of errors, and its elements."""
+    """Run *program* without Python on its paths; return its error text and its elements."""
     done = processes.run(program, env={**os.environ, "PATH": "/usr/bin:/bin"})
     name, *numbers = done.stdout.split()
     return name, [float(number) for number in numbers]
@@ -116,7 +116,7 @@ def test_kernels_by_a_host_compiler(toolkit, folder):
 
 @pytest.mark.gpu
 def test_the_example_of_build_systems(toolkit, tmp_path, arch, monkeypatch):
-    """The programs of examples/cmake, without and with link-time optimisation, find what C++ computes."""
+    """The programs of examples/cmake, without and with link-time optimisation, have the results of C++."""
     if not shutil.which("cmake", path=environment(toolkit)["PATH"]):
         pytest.skip("there is no CMake")
     shutil.copytree(EXAMPLE, tmp_path / "example")
@@ -129,7 +129,7 @@ def test_the_example_of_build_systems(toolkit, tmp_path, arch, monkeypatch):
 
 
 def without_machine_code(kind: str) -> Any:
-    """Return a kind of artifact as a parameter that needs a GPU if it has machine code alone."""
+    """Return a kind of artifact as a parameter; it needs a GPU if it has only machine code."""
     return pytest.param(kind, marks=[pytest.mark.gpu] if kind in {"cubin", "object"} else [])
 
 

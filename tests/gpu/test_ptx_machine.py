@@ -1,4 +1,4 @@
-"""The device does what the machine of tests/ptx_machine does, and what is linked does what its modules do."""
+"""The device has the results of the tests' PTX machine, and a linked program those of its modules."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def _is_packed(record: Any) -> bool:
 
 
 def _leads_to_struct(spec: Any) -> bool:
-    """Return whether numba-cuda-mlir misreads what a pointer to *spec* leads to."""
+    """Return whether numba-cuda-mlir misreads the target of a pointer to *spec*."""
     if isinstance(spec, str):
         return False
     kind, *parts = spec

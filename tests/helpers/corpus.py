@@ -110,7 +110,7 @@ _SYMBOL = re.compile(r"\b(?:_Z|_cuda|__|f\b|numba|static_shared|constant_array)\
 
 
 def without_names(ptx: str) -> list[str]:
-    """Return the functions and variables of *ptx*, sorted, in each the symbols numbered in their order."""
+    """Return the functions and variables of *ptx*, sorted, with symbols replaced by their numbers in each."""
     blocks = (block.strip() for block in _BLOCK.split(_IGNORED.sub("", ptx)))
     # Numba's environments are variables that no code on a GPU uses.
     return sorted(_numbered(block) for block in blocks if block and "NumbaEnv" not in block)

@@ -17,7 +17,7 @@ ON_CPU = (sys.executable, "-m", "numba_ptxlink", "cpu", "--arch", "8.9", "--")
 
 @functools.cache
 def missing_device() -> str:
-    """Return why there is no usable device, "" where there is one."""
+    """Return the reason why there is no usable device, "" if there is one."""
     try:
         from cuda.core import Device
 

@@ -1,5 +1,5 @@
 """
-Kernels of numba-cuda as machine code of a GPU that this machine does not have.
+Kernels of numba-cuda as machine code for a GPU that this machine does not have.
 
 Tests of what kernels compute use the CPU device, whose code is PTX.
 """

@@ -22,7 +22,7 @@ MLIR_06 = pytest.mark.skipif(
 
 
 def get(name):
-    """Return the front end *name* with its compiler imported; skip the test where it is not installed."""
+    """Return the front end *name* with its compiler imported; skip the test if it is not installed."""
     front_end = registry.get(name)
     if not registry.is_installed(front_end):
         pytest.skip(f"{name} is not installed", allow_module_level=True)

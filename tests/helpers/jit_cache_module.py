@@ -1,4 +1,4 @@
-"""A module with one cached kernel that links a CUDA C++ file; run as a program, it prints what happened."""
+"""A module with a cached kernel that links a CUDA C++ file; as a program, it prints counts of the cache."""
 
 from __future__ import annotations
 

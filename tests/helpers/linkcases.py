@@ -62,7 +62,7 @@ def ltoir(source: str, arch: str = "sm_80") -> bytes:
 
 
 def find_nvcc() -> str | None:
-    """Return the path of nvcc, None where it or the host compiler that it needs is missing."""
+    """Return the path of nvcc, None if nvcc or its host compiler is missing."""
     from numba_ptxlink._tools import find
 
     return find.program("nvcc") if shutil.which("g++") else None

@@ -29,7 +29,7 @@ def fill(out, size, value):
 
 @pl.kernel("void(int32[::1], int32[::1])")
 def exchange(source, target):
-    """Read what another block wrote, after all have met."""
+    """Read the values that another block wrote, after all blocks have met."""
     block = cuda.blockIdx.x
     source[block] = block
     cuda.cg.this_grid().sync()
@@ -38,7 +38,7 @@ def exchange(source, target):
 
 @pl.kernel("void(float32[::1])")
 def through_shared(out):
-    """Pass values through more shared memory than a kernel may use without being asked."""
+    """Pass values through more shared memory than a kernel may use by default."""
     held = cuda.shared.array(0, types.float32)
     i = cuda.threadIdx.x
     held[14999 - i] = i
@@ -67,7 +67,7 @@ def mixed(first, second, out):
 
 
 def expected(first, second):
-    """Return what `mixed` computes of halves; the numbers are small integers, which all of the types hold."""
+    """Return the result of `mixed` for halves: small integers, which all of its types represent exactly."""
     number = first * second - first
     number = np.where(number > second, np.abs(second) + first, number)
     return (number + first * first + first).astype(np.float32)

@@ -31,7 +31,7 @@ def _need_blank(first: str, second: str) -> bool:
 
 
 def joined(text: str) -> str:
-    """Return *text* on one line, without blanks and comments where it can be."""
+    """Return *text* on one line, as far as possible without blanks and comments."""
     tokens = _tokens(text)
     parts = [" " * _need_blank(*pair) + pair[1] for pair in itertools.pairwise(tokens)]
     return "".join((*tokens[:1], *parts))

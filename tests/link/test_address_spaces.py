@@ -1,4 +1,4 @@
-"""State spaces of generic accesses after inlining: what is proven, and what is not."""
+"""State spaces of generic accesses after inlining: accesses with a proven space, and all others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def infer_address_spaces(text: str) -> str:
 
 
 def read(text: str) -> str:
-    """Return the function *text* as it is printed."""
+    """Return the function *text* as this package prints it."""
     (function,) = ptx.parse(text).functions
     return f"{function.heading}\n{ptx.block(function.body)}\n"
 
@@ -139,7 +139,7 @@ def accesses(body: str, function: str = "") -> list[str]:
     ],
 )
 def test_what_can_only_reach_one_space_gets_it(body, expected):
-    """Addresses among a kernel's parameters are global, and so is what is computed of one and of numbers."""
+    """Addresses in kernel parameters are global, and so are sums of one of them and numbers."""
     assert expected == accesses(body)
 
 
@@ -251,7 +251,7 @@ DERIVED = [
     ],
 )
 def test_what_may_reach_another_space_stays_generic(body):
-    """Whatever may hold an address that is not known to be of one space is left alone."""
+    """An access stays generic if its address may be of another state space."""
     declared = ".extern .func (.param .b64 r) g();\n" if "call" in body else ""
     text = kernel(body)
     pl.assemble(f"{TOP}{GLOBALS}{declared}{text}", "sm_90", relocatable=True)

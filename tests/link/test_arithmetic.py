@@ -1,4 +1,4 @@
-"""Options of floating-point arithmetic mean the same whatever tool compiles or links."""
+"""Options of floating-point arithmetic mean the same for each tool that compiles or links."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_what_cannot_hold_is_refused(sources, options, message):
 
 
 def test_what_holds_in_part_is_said():
-    """An input that keeps what it was compiled with beside one that obeys is named in the log."""
+    """The log names an input that was compiled before, beside one that the option applies to."""
     log = pl.link(DECLARED + K, PTX, arch=ARCH, ftz=True).log
     assert (
         "ftz=True applies only to what this link compiles; compiled already, with their own arithmetic: <ptx "
@@ -145,6 +145,6 @@ def test_assemble_names_the_tool_that_knows_a_flag(flag, knows):
 @pytest.mark.parametrize("backend", ["nvptxcompiler", "nvjitlink"])
 @pytest.mark.parametrize("flag", ["-v", "-verbose", "--verbose", "-Xptxas=-v"])
 def test_a_flag_of_ptxas_reaches_it_by_either_tool(flag, backend):
-    """Whichever tool links, what compiles PTX says how much memory it takes."""
+    """The compiler of PTX reports the memory that it uses, whichever tool links."""
     linked = pl.link(PTX, arch=ARCH, backend=backend, extra_flags=[flag])
     assert "bytes gmem" in linked.log

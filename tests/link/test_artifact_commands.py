@@ -25,7 +25,7 @@ def folder(tmp_path_factory):
 
 
 def test_every_pair_has_its_row():
-    """The table says of each artifact what each tool does with it."""
+    """The table has a row for each pair of an artifact and a tool."""
     assert set(rows()) == {(tool, kind) for tool in TOOLS for kind in KINDS}
 
 
@@ -57,7 +57,7 @@ def test_nvlink(toolkit, folder, kind):
 
 @pytest.mark.slow
 def test_line_numbers_on_both_sides_are_no_remark(toolkit, folder, tmp_path):
-    """With -dlto, nvcc says nothing where C++ and an exported object both have line numbers."""
+    """With -dlto, nvcc prints nothing if C++ and an exported object both have line numbers."""
     pl.export(folder / "udfs.py", tmp_path, arch="sm_90", emit="object", lineinfo=True)
     compiled = f"nvcc -dlto -lineinfo -arch=sm_90 -I{tmp_path} {folder}/calls.cu {tmp_path}/udfs.o -o app"
     assert "lineinfo" not in shell(compiled, tmp_path, toolkit)

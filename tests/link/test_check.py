@@ -77,7 +77,7 @@ def test_messages_of_the_linker_have_cures(log, cure):
 
 @pytest.mark.parametrize("case", ["cubin of another arch", "PTX of a newer ISA"])
 def test_what_spoils_nvjitlink_is_refused_without_checks(case):
-    """No choice of checks lets pass what would make later links of the process wait or be wrong."""
+    """Inputs that make later links of the process hang or fail are refused with all choices of checks."""
     with pytest.raises(pl.LinkError, match=r"does not run on sm_80|reads [\d.]+ at most"):
         pl.link(*map(named, CASES[case]()), arch=ARCH, checks="none")
 
@@ -253,7 +253,7 @@ def test_sources_are_compared_with_ptx_before_link_time_optimisation():
 
 
 def test_static_kernels_belong_to_their_source():
-    """Two sources may have a static kernel of one name, which link-time optimisation tells apart."""
+    """Two sources may each have a static kernel of one name; link-time optimisation keeps both."""
     first, second = (
         f"static __global__ void k(int* p) {{ *p = {number}; }}\n"
         f"__global__ void {name}(int* p) {{ k<<<1, 1>>>(p); }}\n"

@@ -100,7 +100,7 @@ RIGHT = (
 @pytest.mark.parametrize("kind", ["ptx", "ltoir", "cubin", "fatbin"])
 @pytest.mark.parametrize("source", WRONG)
 def test_another_class_of_type_does_not_link(exported, source, kind):
-    """A declaration with other types is refused, with what the function is."""
+    """A declaration with other types is refused, with the types of the definition."""
     artifact = exported.artifacts[kind, "" if kind == "fatbin" else "sm_90"]
     with pytest.raises(pl.LinkError) as caught:
         pl.link(source, artifact, arch="sm_90", headers={"damp.h": WRONG[0]})
@@ -139,7 +139,7 @@ CALL = 'extern "C" __global__ void k(int* p) { p[0] = damp(p[0], 2); }\n'
 
 @pytest.mark.parametrize(("macros", "end"), list(zip(MACROS, itertools.cycle(ENDS), strict=False)))
 def test_macros_do_not_switch_the_comparison_off(exported, macros, end):
-    """Whatever names a source gives to macros, a wrong declaration is refused, and a right program links."""
+    """A wrong declaration is refused and a right program links, whatever macros a source defines."""
     options = {"headers": {"macros.h": "#define K 1\n#define namespace\n"}, "defines": {"NUMBER": "16"}}
     options["name_expressions"] = ["spread<NUMBER>"] if "spread" in macros else []
     artifact = exported.artifacts["ltoir", "sm_90"]
@@ -152,7 +152,7 @@ def test_macros_do_not_switch_the_comparison_off(exported, macros, end):
 
 
 def test_macros_are_those_of_the_source_in_names_of_templates(exported):
-    """The name of a template means what it means behind the source, where that is compared too."""
+    """The name of a template has the meaning that the source's macros give it."""
     spread = "#define bool int\ntemplate <class T> __global__ void spread(T* p) { *p = 1; }\n"
     artifact = exported.artifacts["ptx", "sm_90"]
     linked = pl.link(spread + RIGHT[0], artifact, arch="sm_90", name_expressions=["spread<bool>"])
@@ -300,7 +300,7 @@ DECLARED = {
 
 @pytest.fixture(params=["numba-cuda", "numba-cuda-mlir"])
 def caller(request):
-    """Return what makes a UDF that calls `damp`, of the signature in Python and the link file it is given."""
+    """Return a function that makes a UDF which calls `damp`, from a signature in Python and a link file."""
     pytest.importorskip(request.param.replace("-", "_"))
     cuda = front_ends.cuda(request.param)
 
@@ -336,7 +336,7 @@ def test_what_a_udf_declares_is_compared(exported, caller, case, kind):
 
 @pytest.mark.parametrize("case", DECLARED, ids=str)
 def test_what_a_udf_declares_is_compared_with_cuda_cxx(caller, case):
-    """CUDA C++ that defines what a UDF declares is compiled with an assertion of its types."""
+    """CUDA C++ that defines a function which a UDF declares is compiled with an assertion of its types."""
     declaration, spelled = case
     body = "{ return x * n; }\n"
     source = f'extern "C" __device__ float damp(float x, int n) {body}'
@@ -416,7 +416,7 @@ KINDS = ("ptx", "cubin", "ltoir", "ptx", "ltoir")
 
 @pytest.mark.parametrize(("case", "kind"), list(zip(NUMBA, itertools.cycle(KINDS), strict=False)))
 def test_the_second_front_ends_kernels_are_compared_by_what_they_declare(exported, case, kind):
-    """A kernel of numba-cuda-mlir is held against the manifest, whichever way it is given the artifact."""
+    """Declarations in a kernel of numba-cuda-mlir are compared with the manifest of the linked artifact."""
     name, signature, right = case
     cuda = front_ends.cuda("numba-cuda-mlir")
     from numba_ptxlink._numba_cuda_mlir.patches import TABLE

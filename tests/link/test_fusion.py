@@ -1,4 +1,4 @@
-"""PTX inputs as one: which calls are inlined, what stays a call and why, and what cannot be combined."""
+"""PTX inputs as one: calls that are inlined, calls that stay and why, and inputs that cannot be combined."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ RETURN = ".reg .b32 %r<9>; ld.param.b32 %r1, [a]; add.s32 %r2, %r1, 1; st.param.
 
 
 def test_a_call_between_inputs_is_inlined():
-    """The call is gone, the function with it, what was in it is in the kernel, and the result counts it."""
+    """The kernel has the body of the function, call and function are gone, and the result counts the call."""
     linked = pl.link(PLAIN, callee(RETURN), arch="sm_80")
     assert ("nvptxcompiler", 1, "") == (linked.backend, linked.inlined, linked.log)
     assert "2 PTX as one, 1 call inlined" == linked.reason
@@ -189,7 +189,7 @@ def test_the_strong_definition_is_taken():
 
 
 def test_variables_are_bound_to_their_definitions():
-    """A declaration goes where there is a definition; an initializer follows what it names."""
+    """A definition replaces declarations; a variable comes after those that its initializer names."""
     one = f"{TOP}.extern .global .align 4 .b32 v;\n.visible .global .align 8 .u64 w = generic(v);\n"
     two = f"{TOP}.visible .global .align 4 .b32 v = 7;\n.extern .shared .align 4 .b8 s[];\n"
     three = (
@@ -264,7 +264,7 @@ BODY = ".visible .func f()\n{\nret;\n}\n"
     ],
 )
 def test_what_a_linker_refuses_is_refused(text):
-    """A mistake is one also where the one module would not show it: in what nothing calls, or is left out."""
+    """A mistake in one input is an error, also in a function that the combined module leaves out."""
     for inline_ in ("none", "auto"):
         with pytest.raises(pl.LinkError):
             pl.link(f"{TOP}.visible .entry k()\n{{\nret;\n}}\n", text, arch="sm_80", inline=inline_)

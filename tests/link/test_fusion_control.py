@@ -18,7 +18,7 @@ CALL = "{ .param .b32 a; .param .b32 r; st.param.b32 [a], %r1; call.uni (r), f, 
 
 
 def kernel(body: str, registers: str = REGISTERS) -> str:
-    """Return a kernel that loads %r1, does what is in *body*, and stores %r2."""
+    """Return a kernel that loads %r1, executes *body*, and stores %r2."""
     return (
         f".visible .entry k(.param .u64 p)\n{{\n{registers}\n"
         f"ld.param.u64 %d1, [p]; cvta.to.global.u64 %d2, %d1; ld.global.u32 %r1, [%d2];\n"

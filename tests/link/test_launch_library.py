@@ -1,4 +1,4 @@
-"""`load`: what it makes of an export, how its kernels are launched, and what it imports."""
+"""`load`: the library of an export, the launches of its kernels, and its imports."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_kernels_of_an_export_are_there(exported):
 
 
 def test_artifacts_are_read_as_bytes(exported):
-    """An `Export` and a loaded one give LTO-IR and PTX for other linkers, and say what they have else."""
+    """An `Export` and a loaded one return their artifacts as bytes; an error lists the existing ones."""
     library = pl.load(exported.manifest)
     for kind in ("ptx", "ltoir", "cubin"):
         assert exported.artifacts[kind, "sm_90"].read_bytes() == exported.read(kind, "sm_90")
@@ -163,7 +163,7 @@ def test_a_launch_waits_for_the_streams_of_its_arrays(noted, scale):
     ],
 )
 def test_a_wrong_configuration_is_refused(noted, scale, config, reason):
-    """The message says what is wrong with it."""
+    """The error names the wrong value of the configuration."""
     with pytest.raises(pl.LaunchError, match=reason):
         scale[config](launches.array(7, "<f4"), 1)
     assert noted == []
@@ -269,7 +269,7 @@ print(json.dumps([list(numbers), errors]))
 
 
 def run_on_cpu(program, exported, *, arch="9.0"):
-    """Return what a program prints as JSON, whose devices are two of the CPU."""
+    """Return the JSON that a program prints, which has two devices of the CPU."""
     variables = {"NUMBA_PTXLINK_DEVICE": "cpu", "NUMBA_PTXLINK_CPU_DEVICES": "2"}
     environ = processes.environ(**variables, NUMBA_PTXLINK_CPU_ARCH=arch)
     command = [sys.executable, "-c", PROGRAM + program, exported.manifest]
@@ -317,7 +317,7 @@ print(json.dumps([before, errors()]))
 
 
 def test_memory_of_another_device_is_refused(tmp_path):
-    """Memory that the driver says a kernel cannot access is an error; unknown addresses are passed on."""
+    """Memory that the driver reports as inaccessible is an error; unknown addresses are passed on."""
     view, pointer = types.float32[::1], types.CPointer(types.float32)
     parameters = {"array": view, "pair": types.Tuple((view, types.int32)), "pointer": pointer}
     kernels = [launches.kernel_of(parameter, name=name) for name, parameter in parameters.items()]

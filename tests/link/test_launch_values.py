@@ -1,4 +1,4 @@
-"""Arguments of loaded kernels: their bytes are those of C++, and what does not fit a parameter is refused."""
+"""Arguments of loaded kernels: their bytes are those of C++, and values that do not fit are refused."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_the_argument_buffer_is_that_of_cxx(noted, tmp_path):
 
 
 class Tensor:
-    """An array that DLPack alone describes; it lies where NumPy has put it."""
+    """An array that only DLPack describes, at NumPy's address."""
 
     def __init__(self, content: np.ndarray, *, device: int = 2, versioned: bool = True) -> None:
         self.content, self.device, self.versioned = content, device, versioned
@@ -174,13 +174,13 @@ class Tensor:
 
 @pytest.fixture(scope="module")
 def pack():
-    """Return what packs a value for one of the parameters."""
+    """Return a function that packs a value for one of the parameters."""
     return launches.packer(PARAMETERS)
 
 
 @pytest.mark.parametrize("versioned", [True, False])
 def test_dlpack_describes_an_array(pack, versioned):
-    """A tensor is read from its capsule, of either form, and asked for the stream of the launch."""
+    """A tensor is read from its capsule, of either form, and exported for the stream of the launch."""
     content = np.arange(6, dtype="i2").reshape(2, 3)[:, ::2]
     tensor = Tensor(content, versioned=versioned)
     expected = struct.pack("<Q4q", content.ctypes.data, *content.shape, *content.strides)
@@ -190,7 +190,7 @@ def test_dlpack_describes_an_array(pack, versioned):
 
 
 def test_a_readonly_tensor_is_told_by_its_flags(pack):
-    """DLPack says that a tensor is not to be written, which a parameter of constants accepts."""
+    """DLPack marks a tensor as read-only, which only a parameter of constants accepts."""
     content = np.arange(3, dtype="i1")
     content.flags.writeable = False
     assert len(pack("readonly", Tensor(content))) == 24
@@ -205,7 +205,7 @@ def test_a_readonly_tensor_is_told_by_its_flags(pack):
 )
 @pytest.mark.parametrize(("case", "mantissa"), [("bfloat16", 7), ("float16", 10), ("float32", 23)])
 def test_a_nan_stays_one(pack, case, mantissa, bits):
-    """Whatever NaN is given, such as the one that GPUs make, no bit pattern becomes infinite or a number."""
+    """No bit pattern of a NaN, such as that of GPUs, becomes infinite or a number."""
     (value,) = np.array([bits], "u4").view("f4")
     packed = int.from_bytes(pack(case, value), "little")
     size = len(pack(case, value)) * 8
@@ -275,7 +275,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_does_not_fit_is_refused(pack, case):
-    """Each value that is not what the parameter takes is refused with the reason and a cure."""
+    """Each value that does not fit its parameter is refused with the reason and a cure."""
     parameter, value, reason = REFUSED[case]
     with pytest.raises(pl.LaunchError, match=rf"(?s)^Kernel takes_{parameter}: .*{reason}"):
         pack(parameter, value)
@@ -301,7 +301,7 @@ def test_records_are_taken_by_their_members_names(pack):
 
 
 def test_arrays_of_records_tell_their_members_or_their_size(pack):
-    """By NumPy's dtype beside the interface, as Numba's own arrays, or the size alone."""
+    """Members come from NumPy's dtype, as of Numba's own arrays; without a dtype, only the size counts."""
     from numba.cuda.cudadrv.devicearray import DeviceNDArray
 
     memory = SimpleNamespace(device_ctypes_pointer=SimpleNamespace(value=0x7000))

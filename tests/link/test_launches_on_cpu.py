@@ -1,4 +1,4 @@
-"""Exports and links on the CPU: the launch tests of a device, calls of functions, and what is refused."""
+"""Exports and links on the CPU: the launch tests of a device, calls of functions, and refused calls."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_arrays_are_written_in_place(udfs):
 
 
 def test_shared_memory_and_a_grid_that_meets(udfs):
-    """A launch has the dynamic shared memory that it asks for; blocks wait for each other."""
+    """A launch has the dynamic shared memory of its configuration; blocks wait for each other."""
     out = np.zeros(64, np.float32)
     udfs.through_shared[1, 64, None, 60000](out)
     assert list(range(64)) == out.tolist()
@@ -304,7 +304,7 @@ def test_an_optional_is_not_known_by_its_name(same):
 
 
 def test_functions_have_the_names_of_methods():
-    """An export's name is the function's, whatever a mapping and the library itself have of that name."""
+    """An export's names take precedence over the methods of a mapping and of the library."""
     names = ("get", "items", "read", "_items")
 
     def function(number, name):
@@ -389,7 +389,7 @@ def test_an_index_out_of_bounds_names_the_line(tmp_path):
 
 
 def test_a_loop_may_go_on_for_so_long():
-    """`steps` ends what does not end; without it, and without checks, the same call goes on."""
+    """`steps` ends a long loop; without it, and without checks, the same call finishes."""
     exported = pl.export([raised], emit=["ptx"], name="loop")
     array = np.zeros(5000, np.float32)
     with pytest.raises(pl.DeviceFaultError, match=r"loop exceeded .* To see the source line, compile"):
@@ -398,7 +398,7 @@ def test_a_loop_may_go_on_for_so_long():
 
 
 def test_llvmlite_is_asked_for_by_the_extra(tmp_path):
-    """Without llvmlite the error names what installs it."""
+    """Without llvmlite, the error names the extra that installs it."""
     program = (
         "import sys; sys.modules['llvmlite'] = None\nimport numba_ptxlink as pl\n"
         f"kernel = pl.link({KERNEL!r}, {function()!r}, arch='sm_90').kernel\n"

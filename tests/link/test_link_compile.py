@@ -1,4 +1,4 @@
-"""CUDA C++ inputs: what reaches NVRTC."""
+"""CUDA C++ inputs: the options and names that NVRTC receives."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_standard_and_defines_reach_nvrtc():
 
 @pytest.mark.parametrize(("machine", "option"), [("x86_64", False), ("aarch64", True)])
 def test_char_is_signed_on_every_machine(monkeypatch, machine, option):
-    """Plain char is signed on this machine; NVRTC for Arm, whose own is not, is told so."""
+    """Plain char is signed: NVRTC for Arm, where it is unsigned, gets an option."""
     read = 'extern "C" __global__ void k(const char* from, int* to) { *to = *from; }\n'
     assert re.search(r"ld\.\S*s8", pl.link(read, arch="sm_80").ptx)
     monkeypatch.setattr(platform, "machine", lambda: machine)

@@ -21,7 +21,7 @@ ARCHS = {12: OLD, 13: OLD[1:], 14: [*OLD[1:], pl.Arch(13, 0)]}
 
 
 def installed(linker=None, pynvjitlink=None, ptxas=None, major=None):
-    """Return an environment of these releases beside nvPTXCompiler 13.5, None for what is not there."""
+    """Return an environment with tools of these releases and nvPTXCompiler 13.5; None is a missing tool."""
 
     def there(release, *, bound=False):
         def version(reader):
@@ -240,7 +240,7 @@ def planned(there, inputs, options):
 
 @pytest.mark.parametrize(("there", "inputs", "options", "expected"), TABLE, ids=map(str, range(len(TABLE))))
 def test_the_plan_of_a_link(there, inputs, options, expected):
-    """Inputs, options, the reader of the code and what is installed decide about tool, flags and reason."""
+    """Inputs, options, the reader of the code and the installed tools decide about tool, flags and reason."""
     if expected.startswith("!"):
         with pytest.raises(pl.PtxlinkError, match=re.escape(expected[1:])):
             planned(there, inputs, options)

@@ -1,4 +1,4 @@
-"""Local variables in registers after inlining: what is proven, what is left, and what values come out."""
+"""Local variables in registers after inlining: proven cases, all others, and the values that result."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def promote_local_memory(text: str) -> str:
 
 
 def read(text: str) -> str:
-    """Return the function *text* as it is printed, without the variable that nothing uses."""
+    """Return the function *text* as this package prints it, without the unused variable."""
     (function,) = ptx.parse(text).functions
     body = ptx.block(function.body).replace(".local .align 4 .b8 other[8];\n", "")
     return f"{function.heading}\n{body}\n"
@@ -65,7 +65,7 @@ def read(text: str) -> str:
     ],
 )
 def test_what_is_only_accessed_becomes_registers(body):
-    """Loads and stores at constant offsets are moves, whatever their widths, and the variable is gone."""
+    """Loads and stores at constant offsets become moves, whatever their widths; the variable is gone."""
     result = promote_local_memory(kernel(body))
     assert "depot" not in result
     assert not re.search(r"%SPL?\b(?!;)", re.sub(r"\{\n\.reg \.b64 %SP;[^}]*\}|\.reg[^;]*;", "", result))

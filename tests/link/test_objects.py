@@ -1,4 +1,4 @@
-"""Object files and static libraries of exports: their host code, and what a linker reads in them."""
+"""Object files and static libraries of exports: their host code, and the code that a linker reads."""
 
 from __future__ import annotations
 

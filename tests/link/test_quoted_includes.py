@@ -13,7 +13,7 @@ SOURCE = '#include "own.h"\n'
 
 
 def define(path: Path, name: str) -> None:
-    """Write a header that defines a kernel to *path*, and so tells which header was included."""
+    """Write a header that defines a kernel to *path*; the kernel's name shows which header was included."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(f'extern "C" __global__ void {name}() {{}}\n')
 
@@ -35,7 +35,7 @@ def kernels(cubin: bytes) -> list[str]:
 @pytest.mark.parametrize("decoy", [False, True], ids=["alone", "decoy"])
 @pytest.mark.parametrize("shape", [str, Path, Path.absolute, lambda path: str(path.absolute())])
 def test_a_file_includes_what_is_beside_it(source, shape, decoy):
-    """The source's own folder comes first, whatever the working directory holds."""
+    """The source's own folder comes first, whatever is in the working directory."""
     if decoy:
         define(Path("own.h"), "decoy")
     assert ["beside"] == kernels(pl.link(shape(source), arch="sm_90").cubin)

@@ -86,7 +86,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("case", UNREADABLE)
 def test_what_cannot_be_read_is_an_error_of_the_link(case):
-    """Arrays, paths and texts that are none end in an error that says so."""
+    """Arrays, wrong paths and wrong texts are refused with the reason."""
     source, options = UNREADABLE[case]
     message = r"pass a path|could not be read|not valid Unicode|has a NUL character"
     with pytest.raises(pl.LinkError, match=message):
@@ -98,7 +98,7 @@ def test_what_cannot_be_read_is_an_error_of_the_link(case):
 
 @pytest.mark.parametrize("name", ["missing.ptx", "build/{arch}.ptx", "a;b.cu", "kernels", "C:/a (1)/b"])
 def test_a_missing_file_tells_both_readings(name):
-    """A `str` that names no file says so, and how text is told from a path; a `Path` can be only a path."""
+    """For a `str` without a file, the error explains how text is distinguished; a `Path` is always a path."""
     with pytest.raises(pl.LinkError, match=r"check the path\. If it is not a path but CUDA C\+\+ or PTX"):
         pl.link(name, arch="sm_80")
     with pytest.raises(pl.LinkError, match=r"not found; check the path\.$"):
@@ -151,7 +151,7 @@ def test_grid_synchronisation_links(lto, monkeypatch):
 
 
 def test_a_missing_file_is_one_for_everybody(tmp_path):
-    """Callers of either linker catch what they know: this package's error, and a FileNotFoundError."""
+    """The error is this package's and a FileNotFoundError, so that callers of either linker catch it."""
     path = tmp_path / "none.cu"
     with pytest.raises(pl.LinkError, match="not found") as caught:
         pl.link(path, arch="sm_80")

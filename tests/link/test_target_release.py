@@ -40,7 +40,7 @@ def lowered(statement="", *, cuda="12.4", target="sm_90"):
     ],
 )
 def test_a_target_is_a_release_or_a_version(arguments, release, isa):
-    """A release says which PTX is read, and PTX which release is the oldest to read it."""
+    """A release gives the PTX version that it reads, and a PTX version the oldest release that reads it."""
     target_release = TargetRelease.of(*arguments)
     assert (release, isa) == (target_release.release, str(target_release.isa))
 

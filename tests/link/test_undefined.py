@@ -1,4 +1,4 @@
-"""Variables that no input defines: refused as by a linker, whatever tool compiles them."""
+"""Variables that no input defines are refused as by a linker, whichever tool compiles them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_single_ptx_is_refused_where_nvjitlink_refuses_it(form):
 
 @pytest.mark.parametrize("flags", [[], ["-w"]])
 def test_assembling_alone_warns(flags, caplog):
-    """`assemble` is the compiler alone, which makes a new variable; a warning names it and the cure."""
+    """`assemble` runs the compiler alone, which defines a new variable; a warning has name and cure."""
     for relocatable, expected in ((False, 1), (True, 0)):
         caplog.clear()
         pl.assemble(FORMS["global"], ARCH, relocatable=relocatable, extra_flags=flags)

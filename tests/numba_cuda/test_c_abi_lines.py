@@ -40,7 +40,7 @@ def lines_of(ptx: str) -> set[int]:
 
 
 def test_a_debugger_is_left_to_numba_cuda():
-    """Full debug information goes with numba-cuda's own prototypes alone."""
+    """Full debug information needs numba-cuda's own prototypes."""
     options = {"abi_info": {"aggregates": "value"}, "debug": True, "opt": False}
     with pytest.raises(pl.AbiError, match=r"abi_info cannot be combined with debug, .*remove one of them"):
         cuda.compile(collected, SIGNATURE, cc=(9, 0), abi="c", **options)
@@ -49,7 +49,7 @@ def test_a_debugger_is_left_to_numba_cuda():
 @ARCHS
 @pytest.mark.parametrize("opt", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_an_export_has_lines(arch, opt, tmp_path):
-    """Functions, kernels and those with structs map their code to the lines of their body."""
+    """Functions, kernels and functions of structs map their code to the lines of their body."""
 
     def store(array, index):
         array[index] = index + 5  # the line that the kernel maps to

@@ -29,7 +29,7 @@ def _active():
 
 
 def compiled(function, signature, **options):
-    """Return what `numba.cuda.compile` makes of *function*."""
+    """Return the code of *function* by `numba.cuda.compile`."""
     code, _ = cuda.compile(function, signature, **{"cc": CC, **options})
     return code
 
@@ -137,7 +137,7 @@ def test_a_value_has_the_prototype_of_cxx(ty, expected):
     ],
 )
 def test_a_wrong_abi_info_is_refused(abi_info, message):
-    """A name that PTX has no use for, a wrong value and a wrong type say what is wrong and what is right."""
+    """A name that PTX does not allow, a wrong value and a wrong type are refused with the right form."""
     with pytest.raises(pl.AbiError, match=message) as caught:
         compiled(double, "int32(int32)", abi_info=abi_info)
     assert isinstance(caught.value, ValueError)

@@ -1,4 +1,4 @@
-"""`cuda.compile` of each front end takes what it takes without the plugin: names and keys of abi_info."""
+"""`cuda.compile` of each front end accepts the same names and keys of abi_info as without the plugin."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NAMES = [
 
 @pytest.fixture(params=front_ends.NAMES)
 def compiled(request):
-    """Return what compiles for an architecture by `cuda.compile` of a front end."""
+    """Return the code of a function by `cuda.compile` of a front end."""
     cuda, table = front_ends.cuda(request.param), front_ends.get(request.param).table()
     pl.enable()
     # The second front end's replacements are there for a test alone.
@@ -63,7 +63,7 @@ def test_a_name_that_numba_takes_is_kept(compiled, name):
 
 
 def test_a_marked_function_is_compiled_as_its_function(compiled):
-    """`compile` of what `udf` has marked is that of the Python function."""
+    """`compile` of a function marked by `udf` equals that of the Python function."""
     marked = pl.udf("int64(int64)")(increment)
     texts = [
         compiled(function, abi_info={"abi_name": "f", "on_error": "zero"}) for function in (marked, increment)
@@ -74,7 +74,7 @@ def test_a_marked_function_is_compiled_as_its_function(compiled):
 
 @pytest.mark.parametrize("key", ["on_error", "checked", "aggregates"])
 def test_what_the_numba_abi_has_not_is_refused(compiled, key):
-    """Options of the C ABI are not ignored where another one is asked for."""
+    """Options of the C ABI are errors with another ABI."""
     value = {"on_error": "trap", "checked": True, "aggregates": "value"}[key]
     with pytest.raises(pl.AbiError, match=f'^{key} in abi_info is for functions with abi="c"'):
         compiled(increment, abi="numba", device=True, abi_info={key: value})

@@ -64,7 +64,7 @@ def lines_of(cubin: bytes, folder: Path) -> set[str]:
 )
 @pytest.mark.parametrize("kind", ["plain", "lineinfo", "debug"])
 def test_sections_and_lines(kind, lto, linked, tmp_path):
-    """The cubin has the sections asked for, and maps its code to the Python file and the C++ one."""
+    """The cubin has the requested sections, and maps its code to the Python file and the C++ file."""
     options = {} if lto is None else {"lto": lto}
     if kind == "debug":
         options |= {"debug": True, "opt": False}

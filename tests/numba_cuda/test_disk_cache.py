@@ -1,4 +1,4 @@
-"""`@cuda.jit(cache=True)` with link files, in processes of its own."""
+"""`@cuda.jit(cache=True)` with link files, in new processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def folder(tmp_path):
 
 
 def run(folder: Path, *options: object, seed: str = "0") -> list[dict[str, object]]:
-    """Compile the kernel of *folder* with each of *options* in one process; return what each counted."""
+    """Compile the kernel of *folder* with each of *options* in one process; return the counts of each."""
     environ = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join((str(folder), os.environ["PYTHONPATH"])),
@@ -68,7 +68,7 @@ def test_a_kernel_with_link_files_is_found(folder):
 
 
 def test_a_kernel_whose_link_files_were_not_noted_is_made_again(folder):
-    """Nothing tells what a decorator linked that ran before the plugin was enabled."""
+    """Link files of a decorator that ran before enable() are unknown, so its kernel is compiled."""
     assert [1, 1] == [run(folder, {"late": True})[0]["misses"] for _ in range(2)]
 
 

@@ -20,7 +20,7 @@ VIEW = types.int32(types.int32[::1], types.int32)
 
 
 def host(function, signature, *, checked=False):
-    """Return what calls *function* on this machine."""
+    """Return a function that calls *function* on this machine."""
     udf = pl.udf(signature, name="f", checked=checked)(getattr(function, "function", function))
     return on_cpu(udf, NAME, checks=False)
 
@@ -39,7 +39,7 @@ def host(function, signature, *, checked=False):
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_a_division_by_zero_is_an_error_where_it_is_checked(function, signature, values, unchecked, good):
-    """Checked, it returns zero; unchecked, what NumPy returns: 0 for integers, an infinity for floats."""
+    """Checked, it returns zero; unchecked, NumPy's result: 0 for integers, an infinity for floats."""
     lax, strict = (host(function, signature, checked=checked) for checked in (False, True))
     assert (unchecked, 0) == (lax(*values), strict(*values))
     assert (good[1], good[1]) == (lax(*good[0]), strict(*good[0]))
@@ -47,7 +47,7 @@ def test_a_division_by_zero_is_an_error_where_it_is_checked(function, signature,
 
 @pytest.mark.parametrize(("index", "unchecked", "checked"), [(-4, 10, 10), (4, 14, 0), (-5, 9, 0)])
 def test_an_index_out_of_range_is_an_error_where_it_is_checked(index, unchecked, checked):
-    """Checked, it returns zero and touches nothing; unchecked, it reads and writes what is there."""
+    """Checked, it returns zero without an access; unchecked, it reads and writes memory out of range."""
     memory = np.array([9, 10, 11, 12, 13, 14], np.int32)
     view = memory[1:5]
     assert unchecked == host(errors.item, VIEW)(view, index)
@@ -96,7 +96,7 @@ def test_every_kind_of_array_is_checked(function, first, tmp_path):
 
 
 def test_the_lines_that_raise_are_listed(tmp_path):
-    """The manifest lists the lines that may raise, of the function and of what it calls."""
+    """The manifest lists the lines that may raise, of the function and of its callees."""
     signature = "int64(int32[::1], int32)"
     raising_line, callee = line_of(errors.summed, "raise"), line_of(errors.positive, "raise")
     lines, sentence = sites(pl.udf(signature)(errors.summed), tmp_path, NAME)

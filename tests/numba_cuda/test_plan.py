@@ -16,7 +16,7 @@ CALLEE = 'extern "C" __device__ int blend(float* out, float a) { *out = a + 1; r
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """Return a list that fills with what NVVM is asked for: "ptx" or "ltoir"."""
+    """Return a list to which each compilation by NVVM appends its output, "ptx" or "ltoir"."""
     from numba.cuda import codegen
 
     import numba_ptxlink as pl
@@ -39,7 +39,7 @@ def compiled(monkeypatch):
     ("lto", "linked", "output"), [(True, True, "ltoir"), (True, False, "ptx"), (False, True, "ptx")]
 )
 def test_nvvm_runs_once(compiled, lto, linked, output):
-    """NVVM makes what is linked and nothing else; the PTX can be had afterwards, and is kept apart."""
+    """NVVM compiles only for the link; the PTX is available afterwards, and is kept separately."""
     link = [cuda.CUSource(CALLEE, name="blend.cu")]
     blend = cuda.declare_device("blend", "float32(float32)", link=link if linked else None)
 
@@ -74,7 +74,7 @@ def test_helpers_that_the_ptx_asks_for_are_linked():
 
 @pytest.fixture
 def cached(monkeypatch, tmp_path):
-    """Turn on a cache of its own."""
+    """Turn on a cache for one test."""
     opened = open_cache(tmp_path)
     monkeypatch.setattr(tiered, "default", lambda: opened)
     monkeypatch.setattr(nvvm_cache, "config", lambda: opened.settings)

@@ -1,4 +1,4 @@
-"""Pointers to what lies in memory in another form than Numba's value of it: read and written, on this CPU."""
+"""Pointers to values whose form in memory differs from Numba's value: read and written, on this CPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECORDS = {
 
 
 def run(function, element, values, result):
-    """Return what *function* returns for a pointer to *values*, of the Numba type *element*."""
+    """Return the result of *function* for a pointer to *values*, of the Numba type *element*."""
     udf = pl.udf(result(types.CPointer(element)), name="f")(function)
     return on_cpu(udf, "numba-cuda")(values)
 

@@ -53,7 +53,7 @@ def test_the_interface_is_the_stock_linkers():
     ],
 )
 def test_ltoir_in_a_fat_binary_is_optimised(linker, kinds, has_tool, refused, monkeypatch):
-    """As stock does, the PTX after link-time optimisation has what is LTO-IR in a fat binary."""
+    """As with stock, the PTX after link-time optimisation includes the LTO-IR of a fat binary."""
     from numba.cuda import Fatbin
 
     from numba_ptxlink._tools import find, nvfatbin, nvrtc

@@ -1,4 +1,4 @@
-"""Names in LLVM IR: what is renamed, what is kept, and that the same code gets the same name everywhere."""
+"""Names in LLVM IR: renamed and kept names, and one name for the same code everywhere."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_counters_and_hashes_do_not_show():
 
 
 def test_kept_names_are_kept():
-    """A name that is asked for stays, while what it calls is renamed, and the same whatever its counter."""
+    """A requested name stays; its callees are renamed, to the same names whatever their counters."""
     kept = "_ZN1m1kB2v1B5flagsEf"
     renamed = rename(modules(1, 2), kept=(kept,))
     assert f'define void @"{kept}"' in renamed.texts[0]
@@ -79,7 +79,7 @@ def test_constants_are_not_names(literal):
 
 
 def test_equal_functions_stay_two():
-    """Two functions of equal content have two names, told apart by the order in which they are used."""
+    """Two functions of equal content have two names, in the order of their first uses."""
     caller = (
         'define void @"_ZN1m1kB2v1E"()\n{{\n  call void @"{0}"()\n  call void @"{1}"()\n'
         '  call void @"{0}"()\n}}\n'
@@ -101,7 +101,7 @@ def test_equal_functions_stay_two():
 
 
 def test_new_names_differ_whatever_the_old_ones_are():
-    """No two symbols become one, also where all that tells them apart is left out of names."""
+    """No two symbols become one, also if all differences of their names are removed."""
     names = [
         "_ZN1m1fB2v1E6RecordILi1EE",
         "_ZN1m1fB2v1E6RecordILi2EE",
@@ -173,7 +173,7 @@ def test_names_of_values_and_labels_mean_nothing():
 
 
 def test_labels_without_quotes_keep_their_names():
-    """Text of other writers jumps to labels by names without quotes, which tell two programs apart."""
+    """Other writers jump to unquoted labels, and programs with other targets of jumps differ."""
     text = (
         'define i32 @"f"(i1 %x) {{\n  br i1 %x, label %a, label %b\n{}:\n  ret i32 1\n{}:\n  ret i32 2\n}}\n'
     )
@@ -182,7 +182,7 @@ def test_labels_without_quotes_keep_their_names():
 
 
 def test_labels_with_and_without_quotes_are_the_same():
-    """A module of both writers, as one with numba-cuda's atomics is, keeps what its quoted jumps mean."""
+    """A module with both kinds of labels, as with numba-cuda's atomics, keeps the targets of its jumps."""
     text = (
         "define i64 @atomic() {{\n  br label %a\na:\n  br i1 true, label %a, label %b\nb:\n  ret i64 0\n}}\n"
         'define i32 @"f"(i1 %".1") {{\n  br i1 %".1", label %"{}", label %"{}"\na:\n  ret i32 1\n'

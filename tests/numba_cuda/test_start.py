@@ -71,7 +71,7 @@ AT_IMPORT = {
 
 
 def run(program: str, *arguments: str, **environ: str) -> object:
-    """Run *program* in a process of its own; return what it printed as JSON."""
+    """Run *program* in a new process; return the JSON that it prints."""
     pytest.importorskip("numba.cuda")
     environ = {**os.environ, "NUMBA_PTXLINK": "1", **environ}
     command = [sys.executable, "-W", "ignore", program, *arguments]
@@ -108,12 +108,12 @@ def test_a_start_of_python_imports_the_hook_alone():
 
 @pytest.fixture(scope="module")
 def imported():
-    """Return what a process has that imported numba.cuda alone."""
+    """Return the modules and libraries of a process that imported numba.cuda alone."""
     return run("-c", IMPORT)
 
 
 def test_importing_numba_cuda_imports_the_wrappers_alone(imported):
-    """The import brings in what stands in numba-cuda's place, and no parser, tool or cache behind it."""
+    """The import loads the patches of numba-cuda, and no parser, tool or cache behind them."""
     assert set(imported["modules"]) <= AT_IMPORT | {
         f"_numba_cuda.patches.{path.stem}" for path in PATCHES.glob("*.py")
     }

@@ -1,4 +1,4 @@
-"""The C function around Numba's: what it does, executed, and its attributes."""
+"""The C function around Numba's function: its results, executed, and its attributes."""
 
 from __future__ import annotations
 

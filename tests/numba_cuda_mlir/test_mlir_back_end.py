@@ -1,4 +1,4 @@
-"""The cache of what MLIR and NVVM make: what it saves, and that nothing is lost by it."""
+"""The cache of MLIR's and NVVM's output: the compilations that it saves, and equal code."""
 
 from __future__ import annotations
 

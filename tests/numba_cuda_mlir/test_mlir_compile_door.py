@@ -76,7 +76,7 @@ def test_kernels_have_a_c_abi():
 
 
 def test_errors_can_be_asked_for():
-    """`abi_info` takes what an error does; checks are refused."""
+    """`abi_info` accepts the effect of an error; checks are refused."""
     traps = []
     for on_error in ("zero", "trap"):
         info = {"abi_name": "f", "on_error": on_error}
@@ -94,7 +94,7 @@ def test_errors_can_be_asked_for():
 )
 @pytest.mark.parametrize("output", ["ptx", "ltoir"])
 def test_a_type_without_c_type_is_passed_as_upstream_does(pointee, output, caplog):
-    """A pointer to what C lacks, such as an extension's struct, compiles as before; the log says why."""
+    """A pointer to a type that C lacks, as an extension's struct, compiles as before; the log says why."""
     signature = types.int32(types.CPointer(pointee), types.int32)
     info = {"abi_name": "second"}
     with caplog.at_level("INFO"):

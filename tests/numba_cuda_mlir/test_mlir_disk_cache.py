@@ -1,4 +1,4 @@
-"""`cache=True` of numba-cuda-mlir: what is in the key, what is kept, and what is read again."""
+"""`cache=True` of numba-cuda-mlir: the parts of the key, and the entries that are kept and read again."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def hits(dispatcher):
 
 
 def test_a_kernel_is_read_again(load):
-    """A second dispatcher reads what the first has saved, without a device."""
+    """A second dispatcher reads the entry of the first, without a device."""
     first = compiled(load().plain)
     second = compiled(load().plain)
     assert (hits(first), hits(second)) == (0, 1)
@@ -191,7 +191,7 @@ def test_code_that_includes_what_a_macro_names(load):
 
 
 def test_a_cooperative_launch_is_not_kept(load):
-    """A kernel that synchronises its grid is compiled in each process: what is kept does not say so."""
+    """A kernel that synchronises its grid is compiled in each process: an entry does not record that."""
     for _ in range(2):
         dispatcher = compiled(load().syncs)
         assert hits(dispatcher) == 0

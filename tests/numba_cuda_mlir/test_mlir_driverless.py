@@ -1,4 +1,4 @@
-"""Compilations without a driver, and without a link that nobody asked for."""
+"""Compilations without a driver, and without a link that no caller needs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def links() -> int:
 @pytest.mark.parametrize("cc", [(7, 5), (9, 0), (10, 0)])
 @pytest.mark.parametrize("output", ["ptx", "ltoir"])
 def test_a_compilation_for_an_architecture_needs_no_device(cc, output):
-    """PTX and LTO-IR for a given architecture are made without a driver, and nothing is linked."""
+    """PTX and LTO-IR for a given architecture are compiled without a driver, and without a link."""
     from numba_cuda_mlir import tools
     from numba_cuda_mlir.compiler import compile as compile_function
 
@@ -58,7 +58,7 @@ def test_without_device_and_architecture_the_error_names_the_cure():
 
 
 def test_a_kernel_that_may_be_launched_is_linked():
-    """A kernel's own dispatcher has its cubin, whatever else was made of it."""
+    """A kernel's own dispatcher has its cubin, whatever was compiled of it before."""
     from numba_cuda_mlir import cuda
     from numba_cuda_mlir.compiler import compile as compile_function
 

@@ -62,13 +62,13 @@ def refused(x, y):
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_an_error_returns_zero(function, bad, good):
-    """`raise` and `assert` return zero, also before what is computed for the result alone."""
+    """`raise` and `assert` return zero, also before statements that compute only the result."""
     call = on_cpu(pl.udf(INTS)(function), NAME)
     assert (0, good[1]) == (call(*bad), call(*good[0]))
 
 
 def test_an_error_of_a_callee_ends_the_function():
-    """Whether a callee is inlined or not, what follows its error does not happen."""
+    """After an error of a callee, inlined or not, the function executes no further statement."""
     seen = np.zeros(3, np.int32)
 
     for callee in (positive, apart):

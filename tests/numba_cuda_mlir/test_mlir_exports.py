@@ -27,7 +27,7 @@ pl.export(sys.argv[1], sys.argv[2], arch=["sm_80", "sm_100"], lineinfo=True)
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """Return the folder of the module's export by a process of its own."""
+    """Return the folder of the module's export by a new process."""
     return export_elsewhere(tmp_path_factory.mktemp("seed1"), "1")
 
 
@@ -71,7 +71,7 @@ def test_the_code_is_what_the_functions_say(exported, arch):
 
 @pytest.mark.parametrize("arch", ["sm_90", pytest.param("sm_100", marks=pytest.mark.slow)])
 def test_kernels_outlive_link_time_optimisation(arch, tmp_path):
-    """A kernel is in the code that is made of LTO-IR alone, though no code refers to it."""
+    """A link of LTO-IR alone keeps a kernel, though no code refers to it."""
 
     def clear(out):
         shared = cuda.shared.array(0, dtype=types.float32)

@@ -1,4 +1,4 @@
-"""Values that numba-cuda-mlir would misread: arrays, what pointers lead to, records that are not aligned."""
+"""Values that numba-cuda-mlir would misread: arrays, targets of pointers, records that are not aligned."""
 
 from __future__ import annotations
 

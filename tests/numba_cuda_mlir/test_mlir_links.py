@@ -1,4 +1,4 @@
-"""The links of numba-cuda-mlir's linkers: what makes the cubin, from what, and what is said of errors."""
+"""The links of numba-cuda-mlir's linkers: the tool of the cubin, its inputs, and the errors."""
 
 from __future__ import annotations
 

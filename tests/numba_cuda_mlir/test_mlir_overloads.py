@@ -1,4 +1,4 @@
-"""Calls of what `@overload` implements: they are compiled for the architecture of their caller."""
+"""Calls of functions that `@overload` implements: they are compiled for the architecture of their caller."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_an_export_compiles_overloads(tmp_path):
 @pytest.mark.parametrize("abi", ["c", "numba"])
 @pytest.mark.parametrize("cc", [(8, 0), (10, 0)])
 def test_a_compilation_of_an_overload_needs_no_device(abi, cc):
-    """`cuda.compile` gives what it calls its own architecture."""
+    """`cuda.compile` compiles callees for its own architecture."""
     ptx, _ = cuda.compile(fill, types.void(types.float32[:]), cc=cc, abi=abi)
     assert f".target sm_{cc[0]}{cc[1]}\n" in ptx
     assert "1073741824" in ptx or "0f40000000" in ptx.lower()

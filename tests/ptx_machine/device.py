@@ -1,5 +1,5 @@
 """
-Hold the machine against a device: `python tests/ptx_machine/device.py`, in two minutes where there is a GPU.
+Compare the machine with a device: `python tests/ptx_machine/device.py`, which takes two minutes on a GPU.
 
 Every instruction of `instructions.py` with random operands, those that the machine does not know as the CPU
 computes them; and the programs of `test_fused.py`, as modules that nvJitLink links and as the one module that
@@ -76,7 +76,7 @@ def launch(module: object, name: str, grid: int, block: int, args: Sequence[int]
 
 
 class Swept(NamedTuple):
-    """An instruction with the bits of its operands, and of what the machine or the CPU computes."""
+    """An instruction with the bits of its operands and of its results, by the machine or the CPU."""
 
     sample: Sample
     operands: list[np.ndarray]
@@ -84,7 +84,7 @@ class Swept(NamedTuple):
 
 
 def swept(part: int) -> list[Swept]:
-    """Return a part of the instructions, executed by the machine, or by the CPU what that does not know."""
+    """Return a part of the instructions with their results, by the machine or, for others, by the CPU."""
     references = []
     for sample in samples()[part::PARTS]:
         inputs = sample.operands(ROWS, np.random.default_rng(part))
@@ -127,7 +127,7 @@ def sweep(arch: str, every: list[Swept]) -> int:
 
 
 class Built(NamedTuple):
-    """A program: how it is launched, what the machine writes, and the cubins that are to do the same."""
+    """A program: its launch, the bytes that the machine writes, and cubins that have to write the same."""
 
     name: str
     launch: Launch
@@ -150,7 +150,7 @@ def build(job: tuple[str, object, str]) -> Built:
 
 
 def execute(built: Built) -> int:
-    """Run the cubins of a program, print what differs, and return how many do."""
+    """Run the cubins of a program, print the differences, and return their number."""
     launch_config, wrong = built.launch, 0
     for inline, cubin in built.cubins.items():
         module, address = load(cubin), array(np.zeros(launch_config.size, np.uint8))

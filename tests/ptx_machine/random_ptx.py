@@ -162,7 +162,7 @@ class Program:
 
 class Body:
     """
-    The code of a function while it is made.
+    The code of a function during its generation.
 
     Attributes:
         data: Registers by their width, whose bits may be undefined.

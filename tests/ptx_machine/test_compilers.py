@@ -93,7 +93,7 @@ def table() -> str:
 @front_ends.MLIR_06
 @pytest.mark.filterwarnings("ignore")
 def test_the_page_shows_what_is_computed():
-    """Each value in the table is what the compiled function returns."""
+    """Each value in the table is the result of the compiled function."""
     for name in front_ends.NAMES:
         pytest.importorskip(name.replace("-", "_"))
     assert table().splitlines() == SHOWN.splitlines()

@@ -1,4 +1,4 @@
-"""Exported functions and kernels, executed: they return what Python and NumPy do, by either front end."""
+"""Exported functions and kernels, executed: they have the results of Python and NumPy, by both front ends."""
 
 from __future__ import annotations
 
@@ -177,13 +177,13 @@ def kernels(front_end):
 
 
 def view(address: int, array: np.ndarray) -> bytes:
-    """Return what C++ passes for a contiguous array."""
+    """Return the bytes that C++ passes for a contiguous array."""
     return np.array([address, array.size, array.itemsize], np.int64).tobytes()
 
 
 @pytest.mark.parametrize("lanes", [1, 31, 32, 100, 1024])
 def test_kernels_of_any_size(kernels, lanes):
-    """Lanes exchange values in shared memory, add to one word, and have memory of their own."""
+    """Lanes exchange values in shared memory, add to one word, and have local memory."""
     machine = kernels
     values = np.random.default_rng(lanes).integers(0, 99, 2 * lanes).astype(np.float32)
     out, counts = np.zeros(2 * lanes - 1, np.float32), np.zeros(7, np.int32)
@@ -307,7 +307,7 @@ extern "C" __global__ void caller(float* out, const float* in) {
     ],
 )
 def test_exports_with_the_same_helper(helper, expected):
-    """Both functions exchange values by a shared array of their own, or read an equal table."""
+    """Two functions each exchange values by their own shared array, or read equal tables."""
 
     def calls(x):
         return helper(x) + 1

@@ -1,4 +1,4 @@
-"""The one module that the package makes of several does what they do."""
+"""The module that the package combines from several has the results of these."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def words(
 
 
 def test_lanes_part_and_meet_again():
-    """Each lane turns as often as it wants, and all are together after the loop."""
+    """Each lane has its number of iterations, and all continue together after the loop."""
     body = """mov.u32 %r2, 0;
 $loop: setp.ge.u32 %p1, %r2, %r1; @%p1 bra $end; add.u32 %r2, %r2, 1; bra $loop;
 $end: st.shared.u32 [tile], %r1; ld.shared.u32 %r3, [tile]; mad.lo.u32 %r3, %r3, 256, %r2;
@@ -68,7 +68,7 @@ def test_modules_are_linked_by_name():
 
 
 def test_functions_call_themselves_and_are_called_by_address():
-    """Each call has parameters and local variables of its own."""
+    """Each call has its own parameters and local variables."""
     before = """.visible .func (.param .b32 r) sum(.param .b32 n)
 { .reg .b32 %r<4>; .reg .b64 %d; .reg .pred %p; .local .align 4 .b8 kept[4];
 ld.param.u32 %r1, [n]; st.local.u32 [kept], %r1; mov.u32 %r2, 0; setp.eq.u32 %p, %r1, 0; @%p bra $end;
@@ -135,7 +135,7 @@ add.u32 %r2, %r2, %r3; st.global.u32 [%d2], %r2;"""
     ],
 )
 def test_lanes_speak_with_each_other(operation, expected):
-    """Shuffles, votes, reductions and atomic operations give each lane what the manual says."""
+    """Shuffles, votes, reductions and atomic operations have the results of the PTX ISA in each lane."""
     machine = Machine(kernel(f"{operation} st.global.u32 [%d2], %r2;"))
     out = machine.array(np.zeros(256, np.uint32))
     machine.launch("k", 1, 4, [out])
@@ -262,7 +262,7 @@ mov.u64 %d1, own; cvta.local.u64 %d1, %d1; st.param.b64 [r], %d1; ret; }"""
 
 @pytest.mark.parametrize("lanes", [1, 33, 1024])
 def test_kernels_of_any_number_of_lanes(lanes):
-    """The last warp may have fewer lanes; three dimensions are counted as the manual says."""
+    """The last warp may have fewer lanes; lanes are numbered through three dimensions as in the PTX ISA."""
     body = """mov.u32 %r2, %tid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.y; mad.lo.u32 %r2, %r4, %r3, %r2;
 mul.wide.u32 %d2, %r2, 4; add.u64 %d2, %d1, %d2; mov.u32 %r5, 1; redux.sync.add.u32 %r5, %r5, -1;
 mad.lo.u32 %r5, %r2, 100, %r5; st.global.u32 [%d2], %r5;"""

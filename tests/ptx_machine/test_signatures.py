@@ -31,7 +31,7 @@ AROUND = (
 
 
 def called(layouts: list[Layout], compiled: object, folder: object, output: str = "ptx") -> bytes:
-    """Return what NVRTC makes of kernels that call functions."""
+    """Return the code that NVRTC compiles of kernels that call functions."""
     (folder / "echo.h").write_text(rows.header(compiled.signatures))
     source = "".join(layout.kernel() + layout.probe() for layout in layouts)
     return rows.nvrtc(f'#include "echo.h"\n{source}', ARCH, folder, output=output)
@@ -89,7 +89,7 @@ def check(echoes: list[rows.Echo], seed: int, front_end: str, folder: object) ->
 )
 @pytest.mark.parametrize("front_end", front_ends.NAMES)
 def test_arguments_come_back(tmp_path, front_end, seed):
-    """Each byte that belongs to a value, whatever the types and however it is linked."""
+    """Each byte of a value comes back, whatever the types and the kind of link."""
     front_ends.get(front_end)
     all_echoes = [rows.Echo((around(spec),)) for around in AROUND for spec in rows.ROWS.values()]
     echoes = rows.draw(25, seed, front_end) if seed else [e for e in all_echoes if e.compiles(front_end)]

@@ -30,7 +30,7 @@ def code(cubin: bytes) -> dict[str, list[tuple[int, bytes]]]:
 
 
 def initialised(cubin: bytes) -> Counter[tuple[str, bytes]]:
-    """Return the initialised variables with their values; a linker numbers those of one name, `name$5`."""
+    """Return the initialised variables with their values; a linker numbers equal names, `name$5`."""
     elf, variables = ELFFile(io.BytesIO(cubin)), Counter[tuple[str, bytes]]()
     for table in elf.iter_sections():
         for symbol in table.iter_symbols() if isinstance(table, SymbolTableSection) else ():

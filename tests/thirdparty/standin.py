@@ -1,5 +1,5 @@
 """
-Compile and link the cases of a module of programs for a stand-in device, in the environment that runs this.
+Compile and link a module's cases for a stand-in device, in the environment of this process.
 
     python standin.py prepare FOLDER programs/NAME.py
     python standin.py run FOLDER programs/NAME.py [CASE ...]
@@ -32,7 +32,7 @@ class Kernel(NamedTuple):
 
 
 class Ptx(NamedTuple):
-    """A PTX file with kernels, and what to assemble it for."""
+    """A PTX file with kernels, and the architecture to assemble it for."""
 
     path: Path
     arch: str
@@ -81,7 +81,7 @@ def link_kernel(case: Kernel, folder: Path, stem: str, *, plugin: bool) -> bytes
 
 
 def link_ptx(case: Ptx, *, plugin: bool) -> bytes:
-    """Return the cubin of a PTX file by this project, or by nvJitLink, which is what Numba links with."""
+    """Return the cubin of a PTX file by this project, or by nvJitLink, the linker of Numba."""
     if plugin:
         import numba_ptxlink
 
@@ -118,7 +118,7 @@ def run(case: Any, folder: Path, stem: str, *, plugin: bool) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Take what to do, the folder and the module from the command line."""
+    """Take the mode, the folder and the module from the command line."""
     step, folder, *rest = sys.argv[1:]
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)

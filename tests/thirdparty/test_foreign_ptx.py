@@ -73,7 +73,7 @@ def test_triton_calls_python_by_the_command_line(foreign, tmp_path, capsys):
 
 @pytest.mark.long
 def test_a_function_of_triton_is_inlined(foreign, capsys):
-    """Triton leaves a call of its own where it was told to."""
+    """Triton leaves a call of a function that is marked as not to be inlined."""
     path = foreign / "triton_parts.ptx"
     assert calls(path.read_text()) == 1
     text, output = together(capsys, "sm_90a", path)

@@ -1,5 +1,5 @@
 """
-Programs of others, compiled and linked for a stand-in device: once by stock Numba, once by the plugin.
+Programs of other projects, compiled and linked for a stand-in device: by stock Numba, and by the plugin.
 
 Each run is a process of its own in an environment that the test makes of pinned packages and this checkout.
 The environments take about 3 GB and are kept in ~/.cache/numba-ptxlink-thirdparty, or in the folder that
@@ -69,7 +69,7 @@ def execute(python: Path, shared: Path, active: str, *arguments: str) -> None:
 
 @pytest.fixture(scope="module", params=SUITES)
 def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """Return what became of a suite's programs in both runs."""
+    """Return the results of a suite's programs in both runs."""
     name = request.param.split()[0]
     programs = str(HERE / "programs" / f"{name}.py")
     folder = tmp_path_factory.mktemp(name)
@@ -109,7 +109,7 @@ def test_the_machine_code_is_equal_or_explained(runs: Runs) -> None:
 
 def explain(runs: Runs, name: str) -> str:
     """
-    Return the rule by which the machine code of a case is stock's or differs, "" where none holds.
+    Return the rule by which the machine code of a case equals that of stock or differs, "" if none holds.
 
     Beside those of `cubins.explain`:
 

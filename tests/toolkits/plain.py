@@ -1,4 +1,4 @@
-"""UDFs of each sort that no code but their own is needed for."""
+"""UDFs of each sort that need no other code."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ extern "C" __global__ void apply(float *x) { x[0] = damp(x[1], 3); }
 
 
 def tools(release):
-    """Return the folder with the compilers of *release*, out of their wheel."""
+    """Return the folder with the compilers of *release*, from their wheel."""
     with environments.locked(f"nvcc-{release}-{environments.digest(*WHEELS[release])}") as folder:
         if not list(folder.glob("nvidia/*/bin/ptxas")):
             pip = ["install", "--quiet", "--no-deps", "--target", str(folder), *WHEELS[release]]

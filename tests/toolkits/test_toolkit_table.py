@@ -36,7 +36,7 @@ def cell(text: str) -> str:
     ]
 )
 def seen(request, tmp_path):
-    """Return a release, and what became of each step in an environment that has it."""
+    """Return a release, and the result of each step in an environment with it."""
     with contextlib.ExitStack() as stack:
         try:
             python = stack.enter_context(environments.environment(f"cuda-{request.param}"))
@@ -54,7 +54,7 @@ def seen(request, tmp_path):
 
 
 def test_the_table_tells_what_happens(seen, request):
-    """Each artifact is made and linked in each toolkit, or refused, as the documentation says."""
+    """Each artifact is built and linked in each toolkit, or refused, as the documentation says."""
     release, outcomes = seen
     update = request.config.getoption("--update-golden")
     assert outcomes == outcome_tables.held(OUTCOMES, release, outcomes, update=update)

@@ -1,5 +1,5 @@
 """
-Export, link and compile with the toolkit of the environment that runs this, for a stand-in device.
+Export, link and compile with the toolkit of this process's environment, for a stand-in device.
 
     python worker.py FOLDER
 
@@ -46,7 +46,7 @@ CALLERS = {
 
 
 class StepError(Exception):
-    """A tool's error, or what this environment lacks."""
+    """A tool's error, or a missing part of this environment."""
 
 
 def outcome(step: Callable[[], Any], folder: Path) -> str:
@@ -114,7 +114,7 @@ def artifact_of(folder: Path, name: str, kind: str) -> Path:
 
 
 def export(folder: Path, name: str, kind: str) -> None:
-    """Export a module to one kind of artifact, in a folder of its own, whose files an export owns."""
+    """Export a module to one kind of artifact, in a separate folder."""
     pl.export(HERE / f"{name}.py", folder / kind, arch=[ARCH], emit=[kind])
 
 
@@ -158,7 +158,7 @@ def jit(cc: tuple[int, int]) -> str:
 
 
 def compile_door() -> None:
-    """Compile, by numba.cuda.compile, what calls CUDA C++ of Numba and of its own."""
+    """Compile, by numba.cuda.compile, functions that call CUDA C++ of Numba and of the test."""
     from numba import cuda
 
     source = cuda.CUSource('extern "C" __device__ float twice(float x) { return 2 * x; }')

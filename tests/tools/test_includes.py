@@ -12,7 +12,7 @@ from numba_ptxlink.errors import ConfigError
 
 
 def lines(source: str, folder: Path, dirs=(), headers=None) -> tuple[str, ...]:
-    """Return the part of a key that tells what *source* includes."""
+    """Return the part of a key for the includes of *source*."""
     key = includes.find_includes(source.encode(), folder, dirs, headers).key
     assert key is not None
     return key
@@ -64,7 +64,7 @@ def test_a_header_that_comes_first_counts(tmp_path):
 )
 @pytest.mark.parametrize("header", [False, True])
 def test_what_cannot_be_told_has_no_key(tmp_path, text, header):
-    """A name that a macro makes, and the time, are in no key: in the source, and in what it includes."""
+    """A source has no key if it, or a file that it includes, has the time or an include by a macro."""
     (tmp_path / "own.h").write_text(text)
     source = '#include "own.h"' if header else text
     assert includes.find_includes(source.encode(), tmp_path).key is None
@@ -75,7 +75,7 @@ def test_what_cannot_be_told_has_no_key(tmp_path, text, header):
 
 
 def test_source_from_nowhere_does_not_search_the_working_directory(tmp_path, monkeypatch):
-    """Nor in quotes; errors and warnings name the source alone."""
+    """Includes in quotes do not search it either; errors and warnings name the source alone."""
     (tmp_path / "headers").mkdir()
     (tmp_path / "headers" / "mine.h").write_text("#define MINE 2.0f\n")
     (tmp_path / "mine.h").write_text("#error of the working directory\n")

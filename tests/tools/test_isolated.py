@@ -1,4 +1,4 @@
-"""Calls that change what NVIDIA's libraries make later are made apart from the process."""
+"""Calls with lasting effects on NVIDIA's libraries run in a child process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def digests_after(arch: str, scope: str, *before: str, cache: Path) -> dict[str,
 
 
 def test_a_debugging_process_makes_what_another_one_does(tmp_path):
-    """After debug and unoptimised compilations, each tool gives the same bytes, and so does the cache."""
+    """After debug and unoptimised compilations, each tool returns the same bytes, and so does the cache."""
     alone = digests_after("sm_100", "tools", cache=tmp_path / "alone")
     assert alone == digests_after("sm_100", "tools", *TOOLS, cache=tmp_path / "after")
     assert alone == digests_after("sm_100", "tools", cache=tmp_path / "after")

@@ -1,4 +1,4 @@
-"""The names of inputs in what nvJitLink logs."""
+"""The names of inputs in the log of nvJitLink."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = ("first.ptx", "other.ptx", "Größe.ptx")
 
 @pytest.mark.parametrize("asking", NAMES)
 def test_an_error_names_the_input_it_is_about(asking):
-    """The names are still there when nvJitLink logs, which keeps their addresses alone."""
+    """Names of inputs stay valid until nvJitLink logs, since it keeps only their addresses."""
     codes = {name: function(name=f"g{number}") for number, name in enumerate(NAMES)}
     codes[asking] = KERNEL
     with pytest.raises(pl.LinkError) as caught:

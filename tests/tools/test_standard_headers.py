@@ -1,4 +1,4 @@
-"""The headers of the standard library in CUDA C++ for NVRTC, and what is said of those it has none of."""
+"""The standard library's headers in CUDA C++ for NVRTC, and the errors for headers that are missing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ extern "C" __global__ void spread(float* p, std::uint8_t n) {
 
 @pytest.mark.slow
 def test_the_standard_headers_are_those_of_cudas_library(tmp_path):
-    """`link` compiles CUDA C++ that includes headers of C++ by way of a header of its own."""
+    """`link` compiles CUDA C++ that includes headers of C++ through a header of the user."""
     (tmp_path / "own.h").write_text(SOURCE)
     (tmp_path / "spread.cu").write_text('#include "own.h"\n')
     assert b"spread" in pl.link(tmp_path / "spread.cu", arch="sm_90").cubin
@@ -56,7 +56,7 @@ def test_cub_and_thrust_compile_beside_the_standard_headers():
 
 
 def test_what_compiles_without_them_stays_as_it_is():
-    """A source that tests for a header is told that there is none, and what a user calls so comes first."""
+    """A source that tests for a header finds none, and a user's header of that name comes first."""
     asks = '#if __has_include(<cstdint>)\n#error "there"\n#endif\nextern "C" __global__ void f() {}\n'
     assert pl.link(asks, arch="sm_90").cubin
     source = (

@@ -1,4 +1,4 @@
-"""The files that are given to tools, and what a full disk does to them."""
+"""Files that are passed to tools, also on a full disk."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_tool_that_fails_has_its_log_and_a_cure(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("part", [0, 1, 2])
 def test_a_cubin_that_is_cut_off_is_no_result(tmp_path, part):
-    """On a full disk ptxas says that it succeeded."""
+    """An incomplete cubin is an error: on a full disk, ptxas exits with success."""
     cubin = pl.assemble(PTX, "sm_80").code
     (tmp_path / "cut").write_bytes(cubin[: len(cubin) * part // 2 - (part == 2)])
     path = program(tmp_path / "ptxas", f'cp {tmp_path}/cut "$last"')
@@ -47,7 +47,7 @@ def test_a_cubin_that_is_cut_off_is_no_result(tmp_path, part):
 
 
 def test_of_one_release_the_ptxas_of_a_toolkit_comes_before_path(monkeypatch, tmp_path):
-    """PATH may lead to another toolkit; a newer one on it is taken, up to the release that is asked for."""
+    """PATH may lead to another toolkit; a newer ptxas there is used, up to the requested release."""
     for folder, release in (("path", "98.1"), ("home/bin", "98.1"), ("other/bin", "98.7")):
         (tmp_path / folder).mkdir(parents=True)
         program(tmp_path / folder / "ptxas", f"echo release {release}, V{release}")

@@ -20,7 +20,7 @@ import numba_ptxlink as pl
     ],
 )
 def test_refuses_with_cause_and_cure(kernel, options, expected):
-    """A wrong option is refused in a sentence that names it, its value and what to pass instead."""
+    """A wrong option is refused in a sentence with its name, its value and the value to pass."""
     with pytest.raises(pl.ConfigError) as caught:
         pl.assemble(kernel, "sm_90", **options)
     assert expected == str(caught.value)
@@ -36,7 +36,7 @@ PARAMETERS = {
 @pytest.mark.parametrize("option", ["extra_flags", "nvrtc_flags"])
 @pytest.mark.parametrize("parameter", PARAMETERS)
 def test_a_flag_with_a_parameter_is_refused(kernel, option, parameter):
-    """Whatever spelling a tool takes, the answer names the flag, where it is, and the parameter."""
+    """The error has the flag in the caller's spelling, the option that contains it, and the parameter."""
     for flag in PARAMETERS[parameter]:
         with pytest.raises(pl.ConfigError) as caught:
             pl.link(kernel, arch="sm_90", **{option: ["-time", flag]})

@@ -57,7 +57,7 @@ class Machine:
                 self._memory.poke(variable.address, self._initial(variable, module))
 
     def _offer(self, name: str, module: Module, *, strong: bool) -> None:
-        """Let other modules see what *name* is in *module*, if it is defined and not private."""
+        """Make the symbol *name* of *module* visible to other modules, if it is defined and not private."""
         symbol = module.find(name)
         if symbol and defines(symbol) and symbol.linkage and strong == (symbol.linkage == "visible"):
             first, _ = self._visible.setdefault(name, (module, symbol))
@@ -98,7 +98,7 @@ class Machine:
         return self._functions[index]
 
     def _assign_addresses(self, variables: list[Variable]) -> None:
-        """Give variables their addresses; what the launch gives the size of comes last, and is all one."""
+        """Assign addresses; variables whose size comes from the launch are last, and share one address."""
         self.shared = [
             variable
             for variable in variables
@@ -234,7 +234,7 @@ class Block:
 
 class Frame:
     """
-    A call of a function by some lanes: their registers, and where each of them is.
+    A call of a function by some lanes: their registers, and the instruction that each is at.
 
     Args:
         block: The block.

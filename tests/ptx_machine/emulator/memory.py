@@ -1,5 +1,5 @@
 """
-State spaces as bytes: the value of each, whether anything owns it, and which of its bits are defined.
+State spaces as bytes: for each its value, whether it belongs to a variable, and its defined bits.
 
 A generic address says in its upper bits which space it is of. Those of global memory are its addresses.
 """
@@ -19,7 +19,7 @@ _GAP = 256
 
 
 def lanes_of(mask: np.ndarray) -> np.ndarray | slice:
-    """Return the lanes of a mask as an index, which is a slice where it has all."""
+    """Return the lanes of a mask as an index; a slice if the mask has all lanes."""
     return slice(None) if np.count_nonzero(mask) == mask.size else mask.nonzero()[0]
 
 
@@ -75,13 +75,13 @@ class Space:
         self._tables[2:, lane, offset : offset + len(content)] = 255
 
     def peek(self, address: int, size: int, lane: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Return bytes, and which of their bits are defined."""
+        """Return bytes and their defined bits."""
         offset = address - self._base
         values, _, defined, _ = self._tables[:, lane, offset : offset + size].copy()
         return values, defined
 
     def load(self, addresses: np.ndarray, lanes: np.ndarray, raw: type) -> tuple[np.ndarray, np.ndarray]:
-        """Return the words at *addresses*, and which of their bits are undefined."""
+        """Return the words at *addresses*, and their undefined bits."""
         places = self._words(addresses, lanes, raw)
         values, _, defined, stored = self._tables.reshape(4, -1)
         undefined = ~defined.view(raw)[places]

@@ -44,7 +44,7 @@ class Type:
         return raw.astype(self.raw, copy=False).view(self.dtype)
 
     def pack(self, values: np.ndarray, raw: type) -> np.ndarray:
-        """Return what registers of the dtype *raw* hold, extended by the sign or by zeros."""
+        """Return values as registers of the dtype *raw*, extended by the sign or by zeros."""
         if self.kind == "s":
             return values.astype(f"i{raw().itemsize}", copy=False).view(raw)
         return values.view(self.raw).astype(raw, copy=False)

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 
 class PtxError(Exception):
-    """PTX that is wrong, that does what it must not do, or that the machine does not know."""
+    """PTX that is wrong, executes a forbidden operation, or has an instruction that the machine lacks."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Instruction:
 
 @dataclass(eq=False)
 class Function:
-    """A function: what it declares, and its code if it has a body."""
+    """A function: its declarations, and its code if it has a body."""
 
     name: str
     linkage: str
@@ -107,7 +107,7 @@ class Module:
     aliases: dict[str, str] = field(default_factory=dict)
 
     def find(self, name: str) -> Function | Variable | None:
-        """Return what *name* is here."""
+        """Return the symbol *name* in this scope."""
         name = self.aliases.get(name, name)
         return self.functions.get(name) or self.variables.get(name)
 
@@ -226,7 +226,7 @@ def _variable(statement: str) -> Variable:
 
 
 def _body(function: Function, text: str, at: int) -> int:
-    """Read the body of *function*, which begins at *at*; return where it ends."""
+    """Read the body of *function*, which begins at *at*; return the position after it."""
     function.code = []
     function.frame = [*function.results, *function.params]
     scope = outermost = Scope(function)

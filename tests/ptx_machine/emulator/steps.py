@@ -1,5 +1,5 @@
 """
-Make a function of each instruction, which takes the frame and the lanes that execute it.
+A function for each instruction, called with the frame and the lanes that execute it.
 
 It returns True if it has said where these lanes go on; otherwise that is the next instruction.
 """
@@ -30,7 +30,7 @@ ACCESS_WORDS = frozenset(_ORDERS.split())
 
 
 def step(opcodes: str) -> Callable:
-    """Add a row to the table of what is no plain value."""
+    """Return a decorator that adds a function for *opcodes* to STEPS: they do more than compute a value."""
 
     def add(make: Callable) -> Callable:
         STEPS.update(dict.fromkeys(opcodes.split(), make))
@@ -219,7 +219,7 @@ class Maker:
 
 
 def in_all(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Return *values* with one for each lane, where there may be one for all."""
+    """Return *values* with one value for each lane; a single value may stand for all."""
     return values if values.shape == mask.shape else values.repeat(mask.size)
 
 
@@ -231,7 +231,7 @@ def fit(register: Register, kind: Type, *, loose: bool) -> None:
 
 
 def access(instruction: Instruction, known: object = ()) -> tuple[Type, int]:
-    """Return the type of what is accessed, and how many elements."""
+    """Return the type of the accessed elements, and their number."""
     kinds, count = [kind for word in instruction.words if (kind := type_of(word))], 1
     for word in instruction.words:
         if word in ("v2", "v4"):

@@ -1,5 +1,5 @@
 """
-The instructions that compute values: a table of functions that make the `Form` of one.
+Instructions that compute values: a table of functions, each of which returns the `Form` of an instruction.
 
 A form computes all lanes at once. The table has what the compilers emit for the programs of the tests; a row
 names the modifiers that it knows, besides types.
@@ -97,7 +97,7 @@ def row(opcodes: str, flags: str = "") -> Callable:
 
 
 def form_of(instruction: Instruction) -> Form:
-    """Return what *instruction* computes."""
+    """Return the computation of *instruction*."""
     make, flags = ROWS[instruction.opcode]
     words = Words(instruction)
     if not flags.issuperset(words.flags) or not (words.types or words.opcode == "isspacep"):

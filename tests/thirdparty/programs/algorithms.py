@@ -24,7 +24,7 @@ CAPABILITY = 80
 
 
 def built(make: Callable[..., Any], **options: Any) -> bytes:
-    """Return the one cubin within what *make* builds, which links the operator by itself."""
+    """Return the only cubin in the result of *make*, which links the operator by itself."""
     return embedded(compute.serialize(make(compute_capability=CAPABILITY, **options)))
 
 

@@ -1,4 +1,4 @@
-"""PTX made by Triton and by Warp: alone, and linked into a kernel of Numba's."""
+"""PTX of Triton and of Warp: alone, and linked into a kernel of Numba."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels that call CCCL's cooperative primitives, each with static storage of its own."""
+"""Kernels that call CCCL's cooperative primitives, each with static shared memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIGNATURE = (types.uint32[::1], types.uint32[::1])
 
 
 def of_value(make: Callable[[], Any]) -> Kernel:
-    """Return a kernel that gives the primitive one value of each thread and keeps what comes back."""
+    """Return a kernel that passes a value of each thread to the primitive and keeps the result."""
     primitive = make()
 
     @cuda.jit(link=primitive.files)
@@ -47,7 +47,7 @@ def in_place(make: Callable[[], Any]) -> Kernel:
 
 
 def two_primitives() -> Kernel:
-    """Return a kernel that calls two primitives with static shared memory of their own."""
+    """Return a kernel that calls two primitives, each with static shared memory."""
     total = block.make_sum(types.uint32, 128)
     before = warp.make_exclusive_sum(types.uint32)
 

@@ -1,4 +1,4 @@
-"""Kernels that Triton compiles to PTX; it reads their source."""
+"""Kernels that Triton compiles to PTX; Triton reads their source."""
 
 import triton
 import triton.language as tl

@@ -1,4 +1,4 @@
-"""A Triton kernel that calls a function of its own, which Triton keeps apart; Triton reads its source."""
+"""A Triton kernel that calls another Triton function, which is not inlined; Triton reads its source."""
 
 import triton
 import triton.language as tl

@@ -1,4 +1,4 @@
-"""Kernels that Warp compiles to PTX; it reads their source and annotations."""
+"""Kernels that Warp compiles to PTX; Warp reads their source and annotations."""
 
 import warp as wp
 
