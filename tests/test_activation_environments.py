@@ -16,7 +16,7 @@ from ptx_kernels import make_kernel
 import numba_ptxlink as pl
 from numba_ptxlink._native import _nvptxcompiler
 
-# Each is a process of its own or several.
+# Each test starts one process or several.
 pytestmark = pytest.mark.slow
 PACKAGE = Path(pl.__file__).parent
 STATUS = """

@@ -11,7 +11,7 @@ import fakedevice
 import processes
 import pytest
 
-# Each is a process of its own or several.
+# Each test starts one process or several.
 pytestmark = pytest.mark.slow
 EXTERNS = """
 from numba import cuda, types

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-# A process tells whether its caches were filled by one before it, and writes its name behind those before it.
+# The process prints whether a process before it has filled the caches, and appends its name to a list.
 PROGRAM = """
 import json, os, pathlib
 mark = pathlib.Path(os.environ["NUMBA_CACHE_DIR"])

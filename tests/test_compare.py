@@ -499,7 +499,7 @@ def python(body, types, texts):
         return type(error).__name__
 
 
-# llvmlite, which runs what is compared, comes with it.
+# The comparison runs code by llvmlite, which numba-cuda installs.
 @pytest.mark.numba_cuda
 def test_the_command_shows_a_table(tmp_path, capsys):
     """Differences are rows with inputs and both results, and the status is 1."""
@@ -511,7 +511,8 @@ def test_the_command_shows_a_table(tmp_path, capsys):
     assert any(line.startswith('"Where compilers differ" in the documentation') for line in lines)
     assert "not compared: count: a kernel is not called in Python" in lines
     assert "seed 3" in lines
-    # Helpers that are read of a module are called in Python; deeper ones, and those of a device, are told.
+    # Helpers that are attributes of a module are called in Python; deeper ones, and device functions, are
+    # reported.
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner" / "__init__.py").touch()
     (tmp_path / "inner" / "apart.py").write_text(APART)

@@ -114,7 +114,7 @@ def test_a_file_in_a_package_is_imported_under_its_name(tmp_path):
 def test_a_file_that_leaves_is_an_error(tmp_path):
     """A file that calls `exit` is an error that names it, and the state is as before."""
     tree(tmp_path, udfs="raise SystemExit(3)")
-    # The first time imports what an export needs.
+    # The first export imports modules that all exports need.
     for _ in range(2):
         before = dict(sys.modules), list(sys.path), list(sys.path_hooks)
         with pytest.raises(pl.ExportError, match=r"udfs\.py failed while it was imported: SystemExit: 3"):

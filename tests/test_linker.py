@@ -134,7 +134,7 @@ def test_the_architecture_walks_down():
         code, module = frame.f_code, frame.f_globals.get("__name__", "")
         named = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         passed = any(isinstance(frame.f_locals.get(name), (pl.Arch, Target)) for name in named)
-        # A value that keeps it is no step, and neither is a method of its own.
+        # A constructor that keeps the value does not count, and neither do methods of Arch.
         step = event == "call" and passed and code.co_name != "__init__" and not module.endswith("._arch")
         if step and module.startswith("numba_ptxlink.") and module not in rooms[-1:]:
             rooms.append(module)

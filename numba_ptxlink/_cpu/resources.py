@@ -68,7 +68,9 @@ def undefined_function_reason(module: ptx.Module) -> str:
 
 def _first_call(module: ptx.Module, name: str) -> str:
     """Return ", called at udfs.py:20 in saxpy" for a function; "" if the line is not known."""
-    for function in (each for each in module.functions if each.defined and name in _body_text(each)):
+    for function in (
+        candidate for candidate in module.functions if candidate.defined and name in _body_text(candidate)
+    ):
         for index, statement in enumerate(function.body):
             if (
                 isinstance(statement, ptx.Instruction)

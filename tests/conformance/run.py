@@ -118,7 +118,7 @@ def _copy_tests(source: Path, folder: Path) -> Path:
         raise SystemExit(f"{source} has no conftest.py; give the path of a numba-cuda-mlir checkout.")
     testing = folder / "testing"
     shutil.copytree(source, testing / "tests")
-    # Its own configuration asks for plugins of pytest that need not be there.
+    # The configuration of these tests requires plugins of pytest that may be missing.
     lines = ("[pytest]", "norecursedirs = benchmarks doc_examples", "markers = libdevice: flaky by design")
     testing.joinpath("pytest.ini").write_text("\n".join(lines) + "\n")
     return testing
@@ -183,7 +183,7 @@ def _run(
     if options.front_end == MLIR:
         arguments += options.tests or ["tests"]
     elif tests:
-        # The configuration names all tests; what is named here replaces that.
+        # The configuration names all tests; modules on the command line replace them.
         arguments += [
             "-o",
             "addopts=--benchmark-disable" if _has_benchmark() else "addopts=",

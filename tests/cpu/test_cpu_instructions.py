@@ -155,7 +155,7 @@ def look_up(a: np.ndarray, b: np.ndarray, c: np.ndarray, table: np.ndarray) -> n
 E4M3, E5M2 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
 
 
-# Opcode: the type of the result, those of the operands, and what it computes of their bits.
+# Opcode: the type of the result, the types of the operands, and a function of their bits.
 def to_tf32(bits: np.ndarray) -> np.ndarray:
     """Return floats with 10 bits after the point, rounded to nearest, ties away from zero."""
     exact = bits.view(np.float32).astype(np.float64)

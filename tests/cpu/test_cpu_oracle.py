@@ -113,7 +113,8 @@ def unoptimised(text: str) -> bytes:
         cpu=cpu, features=features, opt=0, reloc="pic", codemodel="small", jit=True
     )
     module, tuning = machine_code._parse(text, machine), llvm.create_pipeline_tuning_options(speed_level=0)
-    # As values, variables need a third less code. A builder keeps what it found out: each run has its own.
+    # With variables as SSA values, LLVM emits a third less code. A builder keeps its analyses: each run needs
+    # a new one.
     first = llvm.create_new_module_pass_manager()
     first.add_sroa_pass()
     first.run(module, llvm.create_pass_builder(machine, tuning))
@@ -125,7 +126,7 @@ def unoptimised(text: str) -> bytes:
 @pytest.fixture
 def quick(monkeypatch) -> Generator[None]:
     """Let LLVM not optimise programs, and Python not look for cycles, of which they leave few."""
-    # The runtime stays in the process, and is optimised as it is for users.
+    # The runtime stays in the process, and is optimised as for users.
     CpuProgram.of(HEAD)
     monkeypatch.setattr(machine_code, "compile_ir", unoptimised)
     gc.disable()
@@ -142,8 +143,9 @@ def joined(texts: Mapping[int, str]) -> str:
     return "\n".join(parts)
 
 
-# A program takes 50 ms: its modules are executed for 12, fused for 7, translated for 8, and LLVM has 20, but
-# 130 to optimise it. Programs of half the size take half as long, and find less than half of what is wrong.
+# A program takes 50 ms: its modules are executed for 12, fused for 7, translated for 8, and compiled by LLVM
+# for 20 (130 with optimisation). Programs of half the size take half as long, and reveal less than half of
+# the faults.
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     "seeds",

@@ -437,8 +437,8 @@ st.param.b16 [r], %h; ret; }
 """
 
 
-# Instructions, the types of their results and operands, the bits of these, and what an H200 computes. Those
-# before the last write to %n alone, and to the carry.
+# Instructions, the types of their results and operands, the bits of these, and the result of an H200. In a
+# row of several instructions, only the last one writes the result; the others write %n and the carry.
 ON_A_DEVICE = (
     ("cvt.rn.ftz.f16.f32", "f16", "f32", (0x3595BA27,), 0x13),
     ("cvt.rp.ftz.f16.f32", "f16", "f32", (1,), 1),

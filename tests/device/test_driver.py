@@ -16,13 +16,13 @@ EXPECTED: dict[str, Any] = {
     "a_launch": [5, 6, 7, 8],
     # An overrun is CUDA_ERROR_ILLEGAL_ADDRESS until the context is reset; the text names the thread.
     "an_overrun": [700, [700, 700], 0, True, True],
-    # Freed memory has addresses of its own for long, which neither kernels nor copies may use.
+    # Addresses of freed memory are not reused for long, so that kernels and copies with old ones fault.
     "use_after_free": [True, 700, 1],
     # Kernels access host memory once it is registered.
     "memory_of_the_host": [700, 0, 5, 6, 7, 8],
     # Host and kernels share pinned and managed memory, and only the one that allocated frees.
     "pinned_and_managed_memory": [[0, 0], [[7, 8, 9, 10], [7, 8, 9, 10]], [1, 2], [0, 1], 1],
-    # A pool counts what it has handed out.
+    # A pool counts the bytes in use.
     "pools": [100, 0],
     "out_of_memory": [2, True, 1],
     # Each of 10,000 allocations has a gap around it.
@@ -46,7 +46,7 @@ EXPECTED: dict[str, Any] = {
     "shared_memory_limit": [218],
     # Memory of another device is a fault until access to it is enabled.
     "peers": [1, 700, 0, 704, 1, 1, 2],
-    # Threads launch one kernel on memory of their own.
+    # Threads launch one kernel on separate memory.
     "threads": [True] * 8,
     # Ctrl-C stops an endless kernel, after which the context is usable.
     "interrupt": [True, 0],

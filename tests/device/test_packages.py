@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 BUILD_SDIST = "import setuptools.build_meta as backend; print(backend.build_sdist('dist'))"
-# y += 3 * x, or what an edit makes of it, for x = 0, 1, 2, 3 and y = 1.
+# Results of y += 3 * x, or of its edits, for x = 0, 1, 2, 3 and y = 1.
 LAUNCH = """
 import ctypes
 import launching

@@ -47,7 +47,8 @@ class Way:
             **os.environ,
             "NUMBA_PTXLINK": str(int(self.plugin)),
             "NUMBA_PTXLINK_CACHE": self.cache,
-            # Stock inlines nothing out of PTX, so machine code is compared without; what it does, with it.
+            # Stock inlines no PTX, so machine code is compared without inlining; results of execution, with
+            # it.
             "NUMBA_PTXLINK_INLINE": "all" if self.execute else "none",
             "PYTHONHASHSEED": str(self.hash_seed),
             "DIFFERENTIAL_EXECUTE": str(int(self.execute)),

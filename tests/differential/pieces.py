@@ -148,7 +148,7 @@ def shared_helpers(rng: random.Random, n: str) -> Piece:
         f"ex{n}_0 = make_exchange{n}(2)",
         f"ex{n}_1 = make_exchange{n}({2 if equal else 5})",
     ]
-    # Without a barrier between them: right only if each has an array of its own.
+    # There is no barrier between them: the results are right only if they have separate arrays.
     first, second = f"ex{n}_0", f"ex{n}_1"
     if rng.random() < 0.5:
         for name in (first, second):

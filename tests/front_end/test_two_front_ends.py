@@ -12,7 +12,7 @@ from numba_ptxlink._front_end import registry
 
 SUPPORTED = registry.get("numba-cuda-mlir").supported
 DRIVER = "numba_cuda_mlir/numba_cuda/cudadrv/driver.py"
-# Its row, and what the other tests show.
+# The patched row, and functions that show the state of both front ends.
 START = """
 import sys, warnings
 sys.path.insert(0, {folder!r})

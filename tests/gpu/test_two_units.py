@@ -10,7 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "conformance"))
 import two_units
 
-# The cubins are what is tested.
+# The tests need the cubins.
 pytestmark = pytest.mark.gpu
 
 

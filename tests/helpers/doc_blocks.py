@@ -197,7 +197,7 @@ def environment(toolkit: Path, cache: Path) -> dict[str, str]:
     return {
         **os.environ,
         "PATH": path,
-        # The tests keep the working directory off the path, which no reader is told to do.
+        # The tests keep the working directory off the path; readers are not told to.
         "PYTHONPATH": "",
         "PYTHONSAFEPATH": "",
         "CUDA": str(toolkit),

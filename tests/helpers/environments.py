@@ -71,7 +71,7 @@ nvidia-cuda-runtime-cu12==12.0.107
 {OLDEST} cuda-bindings==13.0.2 nvidia-nvjitlink==13.0.39 nvidia-nvfatbin==13.0.39 nvidia-cuda-cccl==13.0.50
 nvidia-cuda-nvrtc==13.0.48 nvidia-cuda-runtime==13.0.48 nvidia-nvvm==13.0.48
 """,
-    # cuda-cccl 1.1.1 is the last on numba-cuda, and wants numba < 0.66; 1.2 is on numba-cuda-mlir.
+    # cuda-cccl 1.1.1 is the last release on numba-cuda, and requires numba < 0.66; 1.2 is on numba-cuda-mlir.
     "cccl": f"{COMMON} {OLD_NUMBA} {NVCC} cuda-cccl==1.1.1",
     "cccl-mlir": f"{COMMON} {NUMBA} {NVCC} cuda-cccl==1.2.1 numba-cuda-mlir==0.5.4",
     "nvmath": f"""

@@ -6,8 +6,8 @@ import itertools
 import random
 import re
 
-# Strings, comments, numbers, names and opcodes with what follows their dots, and single letters. ptxas looks
-# for the version before it reads, and has opcodes with a dot in their names, such as mad.wide.
+# Strings, comments, numbers, single letters, and names and opcodes with the words behind their dots. ptxas
+# searches for the version before it parses, and has opcodes with a dot in their names, such as mad.wide.
 _PIECE = re.compile(
     r"""
     ( "[^"]*" | \.version\s+\S+ ) | (?: //[^\n]* | /\*.*?\*/ | \s+ )

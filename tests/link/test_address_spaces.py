@@ -198,7 +198,7 @@ DERIVED = [
         "mov.b64 {%r2, %r3}, %d1; mov.b64 %d4, {%r2, %r3}; ld.f32 %f1, [%d4];",
         "cvt.u64.u32 %e1, %r1; or.b64 %e2, %e1, %e3; add.s64 %d4, %e2, %d1; ld.f32 %f1, [%d4];",
         "add.cc.u32 %r2, %r1, %r3; addc.u32 %r4, %r1, 0; mov.b64 %d4, {%r2, %r4}; ld.f32 %f1, [%d4];",
-        # From other threads, and addresses in spaces of their own.
+        # Addresses from other threads, and of other state spaces.
         "mapa.u64 %d4, %d1, %r1; ld.f32 %f1, [%d4];",
         "mov.u64 %d4, v; ld.f32 %f1, [%d4];",
         "cvta.shared::cluster.u64 %d4, s; ld.f32 %f1, [%d4];",
@@ -207,7 +207,7 @@ DERIVED = [
         # A sum of two addresses, of one with itself, one that is scaled.
         "cvta.shared.u64 %d4, s; add.s64 %d4, %d4, %d4; ld.f32 %f1, [%d4];",
         "cvta.shared.u64 %d4, s; sub.s64 %d4, 0, %d4; sub.s64 %d4, 0, %d4; ld.f32 %f1, [%d4];",
-        # A number that grows in a loop by what was loaded.
+        # A loaded number that a loop adds up.
         (
             "mov.u64 %e1, 0; ld.global.u32 %e2, [%d1];\nA: add.s64 %e1, %e1, %e2; @%p1 bra A;"
             "add.s64 %d4, %d2, %e1; ld.f32 %f1, [%d4];"
@@ -241,7 +241,7 @@ DERIVED = [
                 "mov.u64 %e2, %e3;\nD: add.s64 %e2, %e2, %e2; @%p1 bra D;",
             )
         ),
-        # The result of a call, in a variable with the name of a parameter or of its own.
+        # The result of a call, in a variable with the name of a parameter or with another name.
         "{ .param .b64 a; call (a), g, (); ld.param.b64 %d4, [a]; } ld.f32 %f1, [%d4];",
         "{ .param .b64 x; call (x), g, (); ld.param.b64 %d1, [x]; } ld.f32 %f1, [%d1];",
         # An inner register with the name of an outer one, and the outer one beside fewer inner ones.

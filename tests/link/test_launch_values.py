@@ -31,7 +31,7 @@ outer = np.dtype([("a", part, 2), ("class", "i4")], align=True)
 pair_of_bytes = np.dtype([("x", "u1"), ("y", "u1")])
 packed = np.dtype([("x", "u1"), ("y", "f4")])
 PARTICLE, WIRE, PART = map(from_dtype, (particle, wire, part))
-# Zeros first: what NumPy leaves between the members is as C++ leaves it in a static variable.
+# Zeros first: the padding between members in NumPy's array equals that of a static variable in C++.
 RECORD = np.zeros((), dtype=particle)
 RECORD[...] = ((1, 2, 3), -4, b"ab", "xy")
 # The Numba type of a parameter, the value in Python, and the same in C++.

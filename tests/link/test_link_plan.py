@@ -178,7 +178,7 @@ TABLE = [
         f"{LINKED}: 2 inputs, The PTX function f cannot be read: a statement is expected, not '@'; {REPORT}",
     ),
     (NEW, (UNREAD,), {"inline": "all"}, ALONE),
-    # A tool that is asked for.
+    # The tool is requested.
     (NEW, ONE, {"backend": "other"}, "!There is no backend 'other'"),
     (NEW, ONE, {"backend": "nvjitlink"}, f"{LINKED}: requested"),
     (CUDA12, ONE, {"backend": "nvptxcompiler"}, f"{ASSEMBLED}: requested"),

@@ -93,7 +93,7 @@ def test_what_is_only_accessed_becomes_registers(body):
         "mov.u64 %d1, %SP; @%p1 add.s64 %d1, %SP, 8; ld.u8 %h1, [%d1];",
         "cvt.u64.u32 %d1, %r8; add.s64 %d2, %SP, %d1; ld.u8 %h1, [%d2];",
         "cvt.u64.u32 %d1, %r8; add.s64 %d2, %d1, %SP; ld.u8 %h1, [%d2];",
-        # Other accesses, out of range, not aligned, and beyond what is read.
+        # Other accesses: special, out of range, not aligned, or in a form that the pass does not parse.
         "ld.volatile.u8 %h1, [%SP];",
         "ld.local.cv.u8 %h1, [%SPL];",
         "atom.add.u32 %r1, [%SP], 1;",

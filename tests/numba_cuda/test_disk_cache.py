@@ -47,7 +47,7 @@ COMPILED = {"hits": 0, "misses": 1, "named": True}
 LOADED = {"hits": 1, "misses": 0, "made": 0, "named": True, "can compile": False}
 
 
-# Options that differ in a value within, a NumPy number and a set among them, are kernels of their own.
+# Options that differ in an inner value, a NumPy number or a set among them, are different kernels.
 OPTIONS = (
     {},
     {"max_registers": 32},

@@ -203,7 +203,7 @@ def test_a_module_has_one_text_in_all_programs():
     other[1] = other[1].replace("ret void", "unreachable")
     assert apart(one)[1] == apart(other)[1]
     assert apart(one)[0] != apart(other)[0]
-    # The caller has the name that the callee was given, and other options make other code of it.
+    # The caller refers to the callee's new name, and other options give the callee another one.
     name = re.search(r'define linkonce_odr i32 @"([^"]+)"', apart(one)[1])[1]
     assert f'call i32 @"{name}"' in apart(one)[0]
     assert apart(one)[1] != apart(one, salt="-opt=0")[1]

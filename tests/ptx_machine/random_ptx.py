@@ -278,7 +278,7 @@ class Body:
         if self.choose.random() < 0.5:
             self.pointers += [generic, self.result(64, f"add.u64 {{}}, {generic}, {ROOM};")]
         else:
-            # Some of each word: of one that nothing ever stores to, ptxas makes what it likes.
+            # Store to a part of each word: a word without any store has arbitrary values after ptxas.
             for word in range(0, 2 * ROOM, 4):
                 width = self.choose.choice((8, 16, 32))
                 value = self.choose.choice(self.data[max(width, 16)])
@@ -353,7 +353,7 @@ cvt.u32.u8 {{}}, {half};""",
         guard = "" if base[0] == "y" else self.guard(0.15)
         kept = [register for register in self.data[bits] if register not in self.clean]
         if guard and count == 1 and kept:
-            # Lanes in which it is not loaded keep what they have.
+            # The register keeps its value in lanes that do not load.
             targets = [self.choose.choice(kept)]
         listed = targets[0]
         if count > 1:

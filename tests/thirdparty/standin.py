@@ -45,7 +45,7 @@ def stand_in() -> None:
     sys.path.insert(0, str(HERE.parent / "helpers"))
     import fakedevice
 
-    # Numba looks for a driver of its own first, and must find none.
+    # Numba first looks for its own driver, and must find none.
     if path := os.environ.get("STANDIN_DRIVER"):
         ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     fakedevice.install(cc=CC)

@@ -34,7 +34,7 @@ RECORDER = HERE.parent / "conformance"
 MLIR_TESTS = "https://github.com/NVIDIA/numba-cuda-mlir"
 MLIR_TAG = "v0.5.0"
 STUMPY = "stumpy==1.14.1"
-# Tests of numba-cuda ask for an option of their own conftest.py, which is not in the package.
+# Tests of numba-cuda use an option of its conftest.py, which is not in the package.
 CONFTEST = """\
 import pytest
 

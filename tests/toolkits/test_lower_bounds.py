@@ -67,5 +67,5 @@ def test_the_lower_bounds_work(major, tmp_path):
         pytest.skip(str(error))
     assert (tmp_path / "out" / "udfs.fatbin").read_bytes().startswith(b"\x50\xed\x55\xba")
     assert b"damp" not in (tmp_path / "k.cubin").read_bytes()
-    # A machine may have an nvcc of its own, of which the doctor names what is missing.
+    # A machine may have another nvcc, for which the doctor reports missing parts.
     assert [] == [line for line in report.splitlines() if "is missing" in line and "nvcc -dlto" not in line]

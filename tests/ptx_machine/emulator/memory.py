@@ -38,7 +38,8 @@ class Space:
 
     def __init__(self, name: str, fill: int, base: int = 0, lanes: int = 0, *, frozen: bool = False) -> None:
         self.name, self._base, self._private, self._frozen = name, base, bool(lanes), frozen
-        # Values, owned, defined and stored bytes of each lane, and what each is where nothing was stored.
+        # For each lane: values, valid bytes, defined bits and stored bytes; `_fresh` has their initial
+        # values.
         self._tables = np.zeros((4, lanes or 1, 1024), np.uint8)
         self._fresh = np.array((fill, 255, 255 * frozen, 0), np.uint8).reshape(4, 1, 1)
         self._top = _GAP
@@ -104,7 +105,7 @@ class Space:
     def _words(self, addresses: np.ndarray, lanes: np.ndarray, raw: type) -> np.ndarray:
         """Return the indices of words, which are aligned, and all of which have to be somebody's."""
         size, width = raw().itemsize, self._tables.shape[2]
-        # The last word is nobody's.
+        # The last word belongs to no variable.
         places = np.minimum(addresses - np.uint64(self._base), np.uint64(width - size)).astype(np.int64)
         if self._private:
             places += lanes * width

@@ -80,7 +80,7 @@ class Maker:
         loose = instruction.opcode == "cvt"
         spread = self.machine.poison and instruction.opcode not in ("selp", "cvt")
         rule = smeared if spread else form.undefined
-        # Each with what stands for no undefined bits.
+        # The reader of each operand, with its undefined bits if there are none.
         reads = [
             (self.reader(source, kind, loose=loose), np.zeros(1, kind.raw))
             for source, kind in zip(sources, form.sources, strict=True)

@@ -148,7 +148,7 @@ def _sign(words: Words) -> Form:
     kind, compute = words.types[-1], np.abs if words.opcode == "abs" else np.negative
     if not kind.floating:
         return alike(kind, 1, compute)
-    # A double that is NaN keeps its sign where it is negated.
+    # The negation of a NaN of type double keeps its sign.
     keeps = words.opcode == "neg" and kind.bits == 64
     return alike(kind, 1, lambda a: finished(np.where(np.isnan(a) & keeps, a + a, compute(a))))
 

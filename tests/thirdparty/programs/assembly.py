@@ -11,7 +11,7 @@ from typing import Any
 from numba import cuda, types
 from standin import ARCH, CC, Kernel, Ptx
 
-# The compilers read the source of the kernels, so these are modules of their own.
+# The compilers read the source of the kernels, so the kernels are in separate modules.
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 FOLDER = Path(os.environ.get("STANDIN_SHARED", "."))
 
