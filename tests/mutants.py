@@ -296,7 +296,12 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_export/host_versions.py", "if function.signature.name in source.names", "if True", HOST),
     ],
     "export": [
-        ("_export/compile.py", "if LTOIR in kinds:", "if LTOIR in kinds and linked:", "test_exporter.py"),
+        (
+            "_export/compile.py",
+            "if LTOIR in kinds:",
+            "if LTOIR in kinds and linked_files:",
+            "test_exporter.py",
+        ),
         (
             "_tools/nvvm.py",
             "nvvm.release <= max_release",
@@ -341,8 +346,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_export/marks.py",
-            "if compiling is not None and self.requested_front_end not in",
-            "if compiling is None and self.requested_front_end not in",
+            "if callers_front_end is not None and self.requested_front_end not in",
+            "if callers_front_end is None and self.requested_front_end not in",
             "export/test_choice.py test_exporter.py",
         ),
         (

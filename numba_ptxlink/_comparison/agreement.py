@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # bits, and cancellation enlarges the difference. Up to these limits, floats agree.
 _MAX_ULPS = 2048
 _MAX_RELATIVE_DIFFERENCE = 2**-5
-# The bits of a bfloat16 are fewer than those of a half, and its exponents are those of a float.
+# NumPy lacks bfloat16, whose significand has 8 bits and whose exponent is that of a float32.
 _BFLOAT16_EPSILON, _BFLOAT16_TINY = 2**-7, 2**-126
 
 
@@ -76,9 +76,16 @@ def _with_dtype(rules: Rules, dtype: Any) -> Rules:
 
 def agrees(types: Types, name: str, expected: Any, actual: Any, rules: Rules) -> bool:
     """
-    Return whether a result of Python, converted to the C type *name*, equals the compiled one.
+    Return whether a result of Python, converted to the C type *name*, equals that of compiled code.
 
     Zeros may differ by their sign.
+
+    Args:
+        types: The C types of a manifest.
+        name: The C type of the result.
+        expected: The result of Python; None for an Optional without a value.
+        actual: The result of compiled code; None for an Optional without a value.
+        rules: The rules for the function.
     """
     entry = types[name]
     if expected is None or actual is None:
@@ -116,10 +123,10 @@ def _are_close(expected: Any, actual: Any, rules: Rules) -> bool:
         return all(
             _are_close(expected_array[name], actual_array[name], rules) for name in actual_array.dtype.names
         )
-    floats = [array.dtype for array in (expected_array, actual_array) if array.dtype.kind in "fc"]
-    if expected_array.shape != actual_array.shape or not floats:
+    float_dtypes = [array.dtype for array in (expected_array, actual_array) if array.dtype.kind in "fc"]
+    if expected_array.shape != actual_array.shape or not float_dtypes:
         return np.array_equal(expected_array, actual_array)
-    for dtype in floats:
+    for dtype in float_dtypes:
         rules = _with_dtype(rules, dtype)
     with np.errstate(all="ignore"):
         if np.can_cast(expected_array.dtype, actual_array.dtype, "same_kind"):

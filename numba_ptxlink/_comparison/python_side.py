@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 # Calls and returns count as lines.
 _MAX_LINES = 100_000
-# Exceptions in functions that only a compiler can run, and at limits of Python that compiled code does not
-# have.
+# Python raises these exceptions in functions that only a compiler can run, and at limits that compiled code
+# does not have.
 _SKIPPED_EXCEPTIONS = (AttributeError, NameError, NotImplementedError, TypeError, MemoryError, RecursionError)
 
 

@@ -89,20 +89,20 @@ class Tally:
         def convert(formal: Formal, value: Any, memory: HostArguments) -> Any:
             return values.to_c(self._compiled.types, formal.type, value, memory)
 
-        return tuple(self._compiled.parameters.read(arguments, HostArguments(0), convert))
+        return tuple(self._compiled.parameters.read(arguments, HostArguments(stream=0), convert))
 
     def _compare(self, arguments: tuple[Any, ...]) -> None:
         """Call both functions with *arguments*, and record a difference."""
         expected = self._call_python(arguments, python_numbers=True)
         actual = self._call(self._compiled, arguments)
         self.count += 1
-        if not (self._agree(expected, actual) or self._agrees_with_numpy(arguments, actual)):
+        if not (self._outcomes_agree(expected, actual) or self._agrees_with_numpy(arguments, actual)):
             self._differences[_as_text(arguments), _as_text(expected), _as_text(actual)] = None
 
     def _agrees_with_numpy(self, arguments: tuple[Any, ...], actual: Any) -> bool:
         """Return whether *actual* is Python's result for NumPy numbers in place of int, float and complex."""
         try:
-            return self._agree(self._call_python(arguments, python_numbers=False), actual)
+            return self._outcomes_agree(self._call_python(arguments, python_numbers=False), actual)
         except SkippedCallError:
             return False
 
@@ -134,7 +134,7 @@ class Tally:
             return error
         return [(self._compiled.result, result), *self._arrays_in(self._parameter_types, copies)]
 
-    def _agree(self, expected: Any, actual: Any) -> bool:
+    def _outcomes_agree(self, expected: Any, actual: Any) -> bool:
         """Return whether the outcome in Python equals that of the compiled function; both are of `_call`."""
         if isinstance(expected, Exception) and isinstance(actual, DeviceFaultError):
             is_raised = any(name in actual.instruction for name in _RAISING_INSTRUCTIONS)

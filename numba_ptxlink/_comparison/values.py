@@ -28,7 +28,15 @@ if TYPE_CHECKING:
 # Reports print integers, and Python refuses to print those of more than 14,284 bits.
 _MAX_INTEGER_BITS = 1 << 12
 # The attributes of arrays in compiled code, which hide members of records.
-_ARRAY_ATTRIBUTES = {"T", "ctypes", "dtype", "flags", "flat", "imag", "itemsize", "nbytes"} | {
+_ARRAY_ATTRIBUTES = {
+    "T",
+    "ctypes",
+    "dtype",
+    "flags",
+    "flat",
+    "imag",
+    "itemsize",
+    "nbytes",
     "ndim",
     "real",
     "shape",
@@ -87,6 +95,7 @@ def _check_bits(bit_count: int) -> None:
         raise SkippedCallError(f"an integer exceeds {_MAX_INTEGER_BITS:,} bits in Python")
 
 
+# Operators of two operands. `2 + x` calls `x.__radd__(2)` if x is an Integer.
 for _name in (
     "add",
     "sub",
@@ -168,7 +177,7 @@ def _read_element(value: Any, array_class: type[ElementArray]) -> Any:
 
 
 def _to_storable(value: Any, dtype: Any) -> Any:
-    """Return *value* as NumPy assigns it to an element: records as tuples, integers wrapped around."""
+    """Return *value* as NumPy can assign it to an element: records as tuples, integers wrapped around."""
     if isinstance(value, (Record, tuple)) and dtype.names:
         pairs = zip(dtype.names, value, strict=True)
         return tuple(_to_storable(member, dtype[name]) for name, member in pairs)
@@ -258,5 +267,6 @@ def _to_array(values: Any, dtype: Any) -> Any:
     # Bfloat16 elements were unpacked to float32.
     array = np.zeros(dtype.shape, "f4" if dtype.base.str == "|V2" else dtype.base)
     for index in np.ndindex(dtype.shape):
+        # With the index (i, j), the element is values[i][j].
         array[index] = _to_storable(functools.reduce(operator.getitem, index, values), array.dtype)
     return array

@@ -38,7 +38,7 @@ EMIT = (*ARTIFACTS, KERNELS, LAUNCHER, OBJECT, HOST)
 """The kinds of artifact that an export can write."""
 
 ArtifactKey = tuple[str, str]
-"""Kind and architecture of an artifact, "" for one that holds code for all architectures."""
+"""Kind and architecture of an artifact; the architecture is "" if it holds code for all of them."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Request:
 
     @property
     def requested_kinds(self) -> tuple[str, ...]:
-        """The requested kinds, or the default kinds; `pack` adds "kernels" to these if there are kernels."""
+        """The requested kinds; by default `ARTIFACTS`, to which `pack` adds "kernels" if there are any."""
         return ARTIFACTS if self.kinds is None else self.kinds
 
 
@@ -79,7 +79,7 @@ class Artifacts(NamedTuple):
     All artifacts of an export.
 
     Args:
-        files: The artifacts.
+        files: The content of each artifact.
         minimums: The oldest toolkit and driver that accept each artifact.
         compilers: Name and release of the compilers, by the code that they make: "ltoir", "cubin", "kernels"
             (the machine code that a driver loads) and "object" (the host code of an object file).
@@ -113,17 +113,17 @@ def compile_code(groups: Sequence[Group], request: Request) -> tuple[list[Code],
     # Containers may lack a kind of code; a kind that was requested by its name must be made.
     dispensable = required if request.kinds is None else required.difference(kinds)
     left_out = target_release.impossible_kinds(required, request.archs) if target_release else []
-    for impossible in left_out:
-        if target_release and impossible.kind not in dispensable:
-            raise ExportError(f"No {impossible.kind} for {target_release.description}: {impossible}.")
-    required -= {impossible.kind for impossible in left_out}
+    for missing_code in left_out:
+        if target_release and missing_code.kind not in dispensable:
+            raise ExportError(f"No {missing_code.kind} for {target_release.description}: {missing_code}.")
+    required -= {missing_code.kind for missing_code in left_out}
     build_group = functools.partial(
         build, kinds=required, options=request.options, dispensable=dispensable, target_release=target_release
     )
-    with ThreadPoolExecutor(request.threads) as threads:
+    with ThreadPoolExecutor(request.threads) as executor:
         # The main thread compiles if one thread suffices, since other threads may have a smaller stack.
         if request.threads > 1:
-            codes = list(threads.map(build_group, groups))
+            codes = list(executor.map(build_group, groups))
         else:
             codes = list(map(build_group, groups))
     for code in codes:
@@ -284,7 +284,7 @@ class _Container(NamedTuple):
 
     Args:
         ending: The end of the file name, after the stem and a dot.
-        code_kinds: The kinds of code in the container.
+        code_kinds: The kinds of code that the container is made of.
         make: Returns the content of the container.
     """
 

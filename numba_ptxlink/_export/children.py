@@ -77,6 +77,7 @@ class _Server:
                 pass_fds=[server_end.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
+                # A child changes to the folder of its caller.
                 cwd="/",
             )
         connection = Connection(os.dup(self._socket.fileno()))
@@ -164,6 +165,7 @@ def _open_standard_streams() -> None:
 
 
 def _fork_child(prepare: tuple[Any, ...]) -> Connection:
+    """Return the connection to a child of the server for *prepare*, which is started if necessary."""
     early_variables = {
         name: value for name, value in os.environ.items() if name.startswith(_PREFIXES_READ_EARLY)
     }
@@ -215,21 +217,22 @@ def _serve(descriptor: int) -> None:
         if os.fork() == 0:
             control.close()
             _run_child(*descriptors)
-        for received in descriptors:
-            os.close(received)
+        for received_descriptor in descriptors:
+            os.close(received_descriptor)
 
 
 def _run_child(descriptor: int, error_descriptor: int) -> None:
+    """Receive a function by the socket *descriptor*, call it, send the result, and end this process."""
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.dup2(error_descriptor, _STANDARD_OUTPUT)
         os.dup2(error_descriptor, _STANDARD_ERROR)
         connection: Any = Connection(descriptor)
-        environment, folder, path, level, function, args = connection.recv()
+        environment, folder, module_path, level, function, args = connection.recv()
         os.environ.clear()
         os.environ.update(environment)
         os.chdir(folder)
-        sys.path[:] = path
+        sys.path[:] = module_path
         _config.config.cache_clear()
         cache.default.cache_clear()
         logger = logging.getLogger(_LOGGER_NAME)
@@ -244,6 +247,7 @@ def _run_child(descriptor: int, error_descriptor: int) -> None:
 
 
 def _call(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, Any]:
+    """Return the event "returned" with the result of *function*, or "failed" with the exception."""
     try:
         return "returned", function(*args)
     except (PtxlinkError, KeyboardInterrupt) as error:

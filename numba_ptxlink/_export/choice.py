@@ -40,8 +40,8 @@ class Marked:
         signature_scope: The values that the names in the signature had when the function was marked; empty
             if the signature is not text.
         name: The C name.
-        other_signatures: The marks of the same function with other signatures.
-        requested_front_end: The front end that the decorator names, None if it names none.
+        other_signatures: The earlier marks of the same function, with other signatures.
+        requested_front_end: The front end that the decorator names; None if it names none.
     """
 
     function: Any

@@ -119,7 +119,8 @@ def split(functions: Sequence[ResolvedFunction], options: Options) -> list[Seque
     if len(functions) <= _MAX_GROUP_SIZE or options.lineinfo:
         # Line numbers refer to a table of files, and a program has one such table.
         return [functions]
-    groups, start = [], 0
+    groups = []
+    start = 0
     for end, function in enumerate(functions, start=1):
         if (
             zlib.crc32(function.symbol.encode()) % _MEAN_GROUP_SIZE == 0
@@ -171,15 +172,21 @@ def compile_in_groups(
     Raises:
         PtxlinkError: A compiler refused functions. The message names all of them.
     """
-    parts = split(functions, options)
+    members_of_groups = split(functions, options)
 
-    def compile_part(arch: Arch, part: Sequence[ResolvedFunction]) -> Group:
-        return compiled_elsewhere.get((arch, symbols(part))) or compile_group(part, arch, options)
+    def compile_members(arch: Arch, members: Sequence[ResolvedFunction]) -> Group:
+        return compiled_elsewhere.get((arch, symbols(members))) or compile_group(members, arch, options)
 
-    uncompiled = (part for arch in archs for part in parts if (arch, symbols(part)) not in compiled_elsewhere)
+    uncompiled = (
+        members
+        for arch in archs
+        for members in members_of_groups
+        if (arch, symbols(members)) not in compiled_elsewhere
+    )
     progress.step(expected=sum(map(len, uncompiled)))
     return [
-        _join(map_collecting_errors(functools.partial(compile_part, arch), parts), options) for arch in archs
+        _join(map_collecting_errors(functools.partial(compile_members, arch), members_of_groups), options)
+        for arch in archs
     ]
 
 
@@ -217,27 +224,29 @@ def build(
     left_out: tuple[LeftOut, ...] = ()
     with link_files.as_export_errors(functions):
         externs.check_declarations(functions, group.links)
-        linked, private_names = link_files.compile_files(
+        linked_files, private_names = link_files.compile_files(
             group.links, undefined, arch, tag, externs.callers(functions)
         )
         modules = link_files.rename_functions(_llvm_modules(functions), private_names)
-        # LTO-IR of the functions alone, to which that of the link files is added.
-        unlinked = _compile_ir(group, modules, options, lto=True) if linked else b""
-        if linked:
-            ptx = link_files.merge_ptx(unlinked, linked, arch, signatures, options)
+        # LTO-IR of the functions alone, into which the link files are merged.
+        functions_ltoir = _compile_ir(group, modules, options, lto=True) if linked_files else b""
+        if linked_files:
+            ptx = link_files.merge_ptx(functions_ltoir, linked_files, arch, signatures, options)
             module = parse(ptx.decode())
             undefined = externs.undefined_functions(module)
         if LTOIR in kinds:
-            older_nvvm = target_release.nvvm_for(arch) if target_release and not linked else None
+            older_nvvm = target_release.nvvm_for(arch) if target_release and not linked_files else None
             try:
-                if linked:
-                    ltoir = _merge_ltoir(group, unlinked, linked, target_release)
+                if linked_files:
+                    ltoir = _merge_ltoir(group, functions_ltoir, linked_files, target_release)
                 else:
                     ltoir = _compile_ir(group, modules, options, lto=True, older_nvvm=older_nvvm)
-                ltoir_compiler = str(older_nvvm) if older_nvvm else ltoir_tool(arch, merged=bool(linked))
+                ltoir_compiler = (
+                    str(older_nvvm) if older_nvvm else ltoir_tool(arch, merged=bool(linked_files))
+                )
             except PtxlinkError as error:
                 # An error of this environment's libNVVM is raised, as it is for PTX.
-                if LTOIR not in dispensable or not (linked or older_nvvm):
+                if LTOIR not in dispensable or not (linked_files or older_nvvm):
                     raise
                 left_out = (LeftOut(LTOIR, str(error)),)
             else:
@@ -257,17 +266,20 @@ def build(
         {kind: code for kind, code in artifacts.items() if code},
         externs_by_name,
         compilers,
-        bool(linked),
+        bool(linked_files),
         (*externs_by_name, *module.undefined_variables),
         left_out,
     )
 
 
 def _merge_ltoir(
-    group: Group, ltoir: bytes, linked: Sequence[tuple[str, bytes]], target_release: TargetRelease | None
+    group: Group,
+    ltoir: bytes,
+    linked_files: Sequence[tuple[str, bytes]],
+    target_release: TargetRelease | None,
 ) -> bytes:
     """Merge link files into the LTO-IR of *group*; raise if *target_release* does not read the result."""
-    merged = link_files.merge_ltoir(ltoir, linked, group.arch, group.functions)
+    merged = link_files.merge_ltoir(ltoir, linked_files, group.arch, group.functions)
     if target_release:
         target_release.check_merged(group.arch)
     return merged
@@ -351,6 +363,7 @@ def _compile_ir(
 
 
 def _check_prototypes(ptx: Module, signatures: Sequence[abi.Signature], arch: Arch) -> None:
+    """Raise an error if *ptx* does not define the functions with the prototypes of the C header."""
     prototypes = {
         function.name: function.prototype
         for function in ptx.functions

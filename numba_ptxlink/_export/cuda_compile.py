@@ -42,7 +42,7 @@ def compile_c_abi(
 
     Args:
         name: The name of the front end.
-        arguments: The arguments of its `cuda.compile`, by the names of the parameters.
+        arguments: The arguments of the front end's `cuda.compile`, by the names of the parameters.
         arch_for: Returns the GPU to compile for, given the options of the function's dispatcher.
         always: Whether to use the C ABI of this package for any `abi_info`, if each value has a C type.
 
@@ -63,12 +63,13 @@ def compile_c_abi(
     if arguments["abi"] != "c" or abi_info is None or output not in (PTX, LTOIR):
         return None
     abi_options = abi.AbiOptions.of(abi_info)
-    # Front ends have no kernels with the C ABI, and do not know these keys of abi_info.
+    # Front ends themselves have no kernels with the C ABI, and do not know these keys of abi_info.
     needs_package = (
         not arguments["device"]
         or any(key in abi_info for key in MARKED)
         or abi_info.get("aggregates") == "value"
     )
+    # The front end raises an error for forced inlining in PTX.
     if (
         arguments["sig"] is None
         or (arguments["forceinline"] and output != LTOIR)
@@ -108,7 +109,7 @@ def _compile(
     abi_options: abi.AbiOptions,
 ) -> tuple[Any, Any]:
     """Return the code, as text or bytes, and the result type; the arguments are those of `compile_c_abi`."""
-    output, kernel = arguments["output"], not arguments["device"]
+    output, is_kernel = arguments["output"], not arguments["device"]
     function = wrapped_function(arguments["pyfunc"]) or arguments["pyfunc"]
     is_optimised = (
         dispatcher_options.get("opt_level", 3) != 0 if arguments["opt"] is None else bool(arguments["opt"])
@@ -125,7 +126,7 @@ def _compile(
         if arguments["launch_bounds"] is None
         else arguments["launch_bounds"]
     )
-    bounds = launch_bounds(requested_bounds, f"kernel {name}") if kernel else None
+    bounds = launch_bounds(requested_bounds, f"kernel {name}") if is_kernel else None
     result_type = None
 
     def declare(args: tuple[Any, ...], result: Any, /, *, raises: bool) -> CFunction:  # noqa: ARG001 - as in `Declare`
@@ -135,7 +136,7 @@ def _compile(
             name,
             result,
             map(abi.Parameter, marks.parameters(function), args),
-            kernel=kernel,
+            kernel=is_kernel,
             names=record_names(function, front_end),
         )
         if output != LTOIR:

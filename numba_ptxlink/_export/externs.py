@@ -52,24 +52,26 @@ def find_calls(
         modules: The LLVM IR of a function and its callees.
         caller: The symbol of that function.
     """
-    mentioned = {name for text in modules for name in _QUOTED_SYMBOL.findall(text)} - {caller}
+    mentioned_symbols = {name for text in modules for name in _QUOTED_SYMBOL.findall(text)} - {caller}
     declared_calls = dict.fromkeys(
-        (name, _cxx_signature(name, args, result)) for name, args, result in declared if name in mentioned
+        (name, _declared_signature(name, args, result))
+        for name, args, result in declared
+        if name in mentioned_symbols
     )
-    by_signature = {
+    declaration_by_signature = {
         signature: from_signature(signature, "") for _, signature in declared_calls if signature is not None
     }
     # Several declarations of a symbol may be listed: drop those with other types than in the LLVM IR.
-    types_in_modules = llvm_ir.declared_types("\n".join(modules)) if by_signature else {}
-    conflicts = contradictions(types_in_modules, by_signature.values())
+    types_in_modules = llvm_ir.declared_types("\n".join(modules)) if declaration_by_signature else {}
+    conflicts = contradictions(types_in_modules, declaration_by_signature.values())
     return tuple(
         (name, signature)
         for name, signature in declared_calls
-        if signature is None or by_signature[signature] not in conflicts
+        if signature is None or declaration_by_signature[signature] not in conflicts
     )
 
 
-def _cxx_signature(name: str, args: Sequence[Any], result: Any) -> Signature | None:
+def _declared_signature(name: str, args: Sequence[Any], result: Any) -> Signature | None:
     """Return the C signature of a `cuda.declare_device` function; None if C lacks one of its types."""
     try:
         return abi.c_signature(
@@ -127,16 +129,18 @@ def check_declarations(functions: Sequence[LoweredFunction], files: Iterable[Lin
 
     def check_calls(function: LoweredFunction) -> None:
         names = {name for name, _ in function.calls}
-        declared = llvm_ir.declared_types("\n".join(function.modules)) if names else {}
-        for name in declared.keys() & names:
-            first_caller, types = first_declarations.setdefault(name, (function.title, declared[name]))
-            if types != declared[name]:
+        declared_types = llvm_ir.declared_types("\n".join(function.modules)) if names else {}
+        for name in declared_types.keys() & names:
+            first_caller, first_types = first_declarations.setdefault(
+                name, (function.title, declared_types[name])
+            )
+            if first_types != declared_types[name]:
                 raise ExportError(
-                    f"{name} has two prototypes: ({', '.join(types)}) in {first_caller}, and "
-                    f"({', '.join(declared[name])}) in {function.title} (result first); declare it with the "
-                    "same types in both."
+                    f"{name} has two prototypes: ({', '.join(first_types)}) in {first_caller}, and "
+                    f"({', '.join(declared_types[name])}) in {function.title} (result first); "
+                    "declare it with the same types in both."
                 )
-        declarations.check_declared_types(function.title, declared, definitions)
+        declarations.check_declared_types(function.title, declared_types, definitions)
 
     map_collecting_errors(check_calls, functions)
 

@@ -120,37 +120,38 @@ def compile_files(
     """
     if not missing:
         return [], {}
-    allocating = sorted(name for name in missing if name.startswith("NRT_") and name not in callers)
-    if allocating:
+    memory_functions = sorted(name for name in missing if name.startswith("NRT_") and name not in callers)
+    if memory_functions:
         raise ExportError(
-            f"The functions allocate arrays or count references ({', '.join(allocating)}), and an export "
-            "does not contain Numba's memory manager; export without NUMBA_CUDA_ENABLE_NRT, and pass arrays "
-            "as arguments."
+            f"The functions allocate arrays or count references ({', '.join(memory_functions)}), and an "
+            "export does not contain Numba's memory manager; export without NUMBA_CUDA_ENABLE_NRT, and pass "
+            "arrays as arguments."
         )
-    code, called_shims = _needed_code(files, missing)
+    ltoir_files, shims_by_source = _select_code(files, missing)
     file_symbols: list[Symbol] = []
-    defined: set[str] = set()
+    defined_symbols: set[str] = set()
     sources = []
-    for (head, name, folders), shims_by_symbol in called_shims.items():
+    for (head, name, folders), shims_by_symbol in shims_by_source.items():
         text = "\n".join([head, *(shims_by_symbol[symbol] for symbol in sorted(shims_by_symbol))])
         sources.append((text, name, folders))
-        defined |= shims_by_symbol.keys()
+        defined_symbols |= shims_by_symbol.keys()
         if not shims_by_symbol:
             # Compile a file of the user to PTX, too, to see its symbols.
             ptx = compile_source(text, name, arch, folders, output=PTX)
             file_symbols += symbols(Input(PTX, name, ptx, compiled=True))
-    defined |= {symbol.name for symbol in file_symbols if symbol.is_strong}
+    defined_symbols |= {symbol.name for symbol in file_symbols if symbol.is_strong}
     calls = [
         Symbol(callers.get(name, "the functions"), name, "func", defined=False, prototype=prototype)
         for name, prototype in missing.items()
     ]
     check_declarations_agree([*file_symbols, *calls])
     # Called functions are renamed by the symbol that the caller uses, others by their name in C++.
-    called = missing.keys() & defined
-    old_names = sorted({*map(_identifier, defined - called), *called})
+    called_symbols = missing.keys() & defined_symbols
+    old_names = sorted({*map(_identifier, defined_symbols - called_symbols), *called_symbols})
     private_names = {name: f"{name}_{tag}" for name in old_names}
-    compiled, private_names = _compile_renamed(sources, private_names, arch)
-    return sorted(code | compiled), {name: private_names[name] for name in called & private_names.keys()}
+    compiled_files, private_names = _compile_renamed(sources, private_names, arch)
+    renamed_symbols = called_symbols & private_names.keys()
+    return sorted(ltoir_files | compiled_files), {name: private_names[name] for name in renamed_symbols}
 
 
 def _compile_renamed(
@@ -173,21 +174,22 @@ def _compile_renamed(
     while True:
         macros = [f"-D{name}={new}" for name, new in private_names.items()]
         try:
-            code = {
+            compiled_files = {
                 (name, compile_source(text, name, arch, folders, macros)) for text, name, folders in sources
             }
         except LinkError as error:
             if not private_names:
                 raise
             # NVRTC's log usually contains the new name at fault. If not, no symbol is renamed.
-            kept = {name for name, new in private_names.items() if new in error.log} or set(private_names)
-            log.info("%s: not renamed, since CUDA's headers use the name too", ", ".join(sorted(kept)))
-            private_names = {name: new for name, new in private_names.items() if name not in kept}
+            names_at_fault = {name for name, new in private_names.items() if new in error.log}
+            kept_names = names_at_fault or set(private_names)
+            log.info("%s: not renamed, since CUDA's headers use the name too", ", ".join(sorted(kept_names)))
+            private_names = {name: new for name, new in private_names.items() if name not in kept_names}
         else:
-            return code, private_names
+            return compiled_files, private_names
 
 
-def _needed_code(
+def _select_code(
     files: Iterable[LinkFile], missing: Mapping[str, Prototype]
 ) -> tuple[set[tuple[str, bytes]], dict[_SourceKey, dict[str, str]]]:
     """
@@ -195,18 +197,18 @@ def _needed_code(
 
     A source without shims, which the user wrote, has an empty dictionary.
     """
-    code: set[tuple[str, bytes]] = set()
+    ltoir_files: set[tuple[str, bytes]] = set()
     # A function's link file also has the shims of all functions that the process compiled before it.
-    called_shims: dict[_SourceKey, dict[str, str]] = {}
+    shims_by_source: dict[_SourceKey, dict[str, str]] = {}
     for file in files:
         if file.kind == LTOIR:
-            code.add((file.name, file.content))
+            ltoir_files.add((file.name, file.content))
         elif file.kind == CU:
             head, all_shims = shims.split(file.content.decode(errors="surrogateescape"))
-            called = {name: all_shims[name] for name in missing.keys() & all_shims.keys()}
-            if called or not all_shims:
+            called_shims = {name: all_shims[name] for name in missing.keys() & all_shims.keys()}
+            if called_shims or not all_shims:
                 key = (head, PurePath(file.name).name, _folders(file))
-                called_shims.setdefault(key, {}).update(called)
+                shims_by_source.setdefault(key, {}).update(called_shims)
         # numba-cuda-mlir links the device runtime to kernels. An export can leave it out without a warning,
         # since nvcc and `link` add it.
         elif not backends.is_runtime(Input(file.kind, file.name, file.content)):
@@ -216,7 +218,7 @@ def _needed_code(
                 file.name,
                 file.kind,
             )
-    return code, called_shims
+    return ltoir_files, shims_by_source
 
 
 def _identifier(symbol: str) -> str:
@@ -281,7 +283,7 @@ def compile_source(
 
 
 def merge_ltoir(
-    ltoir: bytes, linked: Sequence[tuple[str, bytes]], arch: Arch, functions: Iterable[LoweredFunction]
+    ltoir: bytes, linked_files: Sequence[tuple[str, bytes]], arch: Arch, functions: Iterable[LoweredFunction]
 ) -> bytes:
     """
     Merge *functions* and the code they call into one LTO-IR module.
@@ -299,14 +301,14 @@ def merge_ltoir(
             f"{uses}: nvJitLink {dotted(nvjitlink.version())} cannot merge that code into LTO-IR, and "
             "nvJitLink 13.4 or later can; export these functions from a separate file, so that the others "
             "have LTO-IR, or leave ltoir out: PTX, cubins and fat binaries contain all functions.",
-            inputs=tuple(name for name, _ in linked),
+            inputs=tuple(name for name, _ in linked_files),
         )
-    return _link(ltoir, linked, ["-lto", "-r"], arch, LTOIR)
+    return _link(ltoir, linked_files, ["-lto", "-r"], arch, LTOIR)
 
 
 def merge_ptx(
     ltoir: bytes,
-    linked: Sequence[tuple[str, bytes]],
+    linked_files: Sequence[tuple[str, bytes]],
     arch: Arch,
     signatures: Sequence[Signature],
     options: Options,
@@ -331,7 +333,7 @@ def merge_ptx(
     # Drop the kernels of link files.
     kernel_flags = [f"-kernels-used={name}" for name in (_KEEPER, *kernels)]
     flags = ["-lto", "-ptx", *kernel_flags, *options.to_flags(LTO)]
-    text = _link(ltoir, [*linked, (_KEEPER, keeper_ltoir)], flags, arch, PTX).decode()
+    text = _link(ltoir, [*linked_files, (_KEEPER, keeper_ltoir)], flags, arch, PTX).decode()
     # nvJitLink returns text that ends with a null byte.
     module = parse(text.rstrip("\0").strip() + "\n")
     (keeper,) = (function for function in module.functions if function.name == _KEEPER)
@@ -343,11 +345,11 @@ def merge_ptx(
 
 
 def _link(
-    ltoir: bytes, linked: Sequence[tuple[str, bytes]], flags: list[str], arch: Arch, output: str
+    ltoir: bytes, linked_files: Sequence[tuple[str, bytes]], flags: list[str], arch: Arch, output: str
 ) -> bytes:
     """Link the LTO-IR of the functions with that of the link files; return code of the kind *output*."""
     arguments = [f"-arch={arch.sm}", *flags]
-    inputs = [(LTOIR, "<functions>", ltoir), *((LTOIR, name, code) for name, code in linked)]
+    inputs = [(LTOIR, "<functions>", ltoir), *((LTOIR, name, code) for name, code in linked_files)]
     return cache.cached(
         nvjitlink.key(inputs, arguments, output),
         lambda: cache.Entry({}, nvjitlink.link(inputs, arguments, output=output).code),

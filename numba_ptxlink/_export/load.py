@@ -115,17 +115,17 @@ def _import_source(source: Source, front_end: str | None) -> Loaded:
             name = ""
     elif not all(part.isidentifier() for part in name.split(".")):
         raise ExportError(f"{name!r} is not the name of a module; write it like package.module.")
-    # Installed packages must not come before the standard library.
+    # A folder of installed packages stays behind the standard library in `sys.path`.
     if not _is_within_package_folders(path_front):
         sys.path[:] = [str(path_front), *sys.path, *path_back]
     _compile_from_source()
     modules_before = set(sys.modules)
-    opened: set[str] = set()
+    opened_files: set[str] = set()
 
     def record_open(event: str, args: tuple[Any, ...]) -> None:
         # The arguments of "open" are path, mode and flags.
         if event == "open" and isinstance(args[0], str) and not args[2] & (os.O_WRONLY | os.O_CREAT):
-            opened.add(os.path.abspath(args[0]))  # noqa: PTH100 - a path of the user's
+            opened_files.add(os.path.abspath(args[0]))  # noqa: PTH100 - a path of the user's
 
     sys.addaudithook(record_open)
     try:
@@ -141,7 +141,7 @@ def _import_source(source: Source, front_end: str | None) -> Loaded:
         for module_name in sys.modules
         if module_name not in modules_before and module_name.partition(".")[0] not in modules_before
     ]
-    data_files = (file for file in tuple(opened) if _is_of_user(file) and not file.endswith(".pyc"))
+    data_files = (file for file in tuple(opened_files) if _is_of_user(file) and not file.endswith(".pyc"))
     return Loaded(stem, _marked_in(module), _existing_files((*_module_files(new_modules), *data_files)))
 
 

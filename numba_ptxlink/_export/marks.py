@@ -75,10 +75,10 @@ class Udf(Marked):
         self.other_signatures = ()
         if isinstance(function, Udf):
             self.other_signatures = (*function.other_signatures, function)
-        decorated = choice.wrapped_function(function)
-        if decorated is not None:
+        python_function = choice.wrapped_function(function)
+        if python_function is not None:
             ignored_options = _ignored_options(function)
-            function = decorated
+            function = python_function
             if ignored_options:
                 log.warning(
                     "%s has %s of Numba's decorator, which an export ignores; pass launch_bounds to @kernel, "
@@ -135,25 +135,26 @@ class Udf(Marked):
         """
         Return the attributes without those that compilers have added, for cloudpickle.
 
-        Numba finds a kernel on disk by its closure. If the closure has this object, its pickled state must be
-        equal in all processes.
+        Numba finds a kernel on disk by the pickled closure of its Python function. If the closure has this
+        object, the state has to be equal in all processes.
         """
         state = {name: value for name, value in vars(self).items() if name not in self._call_attributes}
         return {**state, "_dispatchers": {}, "_call_attributes": {}}
 
     @property
     def _dispatcher(self) -> Any:
+        """The dispatcher of the front end that compiles the caller, by default of the function's own."""
         if self.other_signatures and type(self) is Udf and type(self.other_signatures[0]) is Udf:
             # Numba recognises recursion by the dispatcher, so all signatures of a function share one.
             return self.other_signatures[0]._dispatcher  # noqa: SLF001 - of this class
-        compiling = _compiling_front_end()
-        if compiling is not None and self.requested_front_end not in (None, compiling.name):
+        callers_front_end = _compiling_front_end()
+        if callers_front_end is not None and self.requested_front_end not in (None, callers_front_end.name):
             raise ExportError(
                 f"{self.name} ({self.source}) is to be compiled by {self.requested_front_end}, and "
-                f"{compiling.name} compiles a function that calls it; choose one front end for both, or mark "
-                "the function twice."
+                f"{callers_front_end.name} compiles a function that calls it; choose one front end for both, "
+                "or mark the function twice."
             )
-        front_end = compiling or self.front_end
+        front_end = callers_front_end or self.front_end
         if front_end.name not in self._dispatchers:
             self._dispatchers[front_end.name] = front_end.dispatcher(
                 self.function, launch_bounds=self.launch_bounds, device=not self.is_kernel

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 # The name of a NumPy function, as in "No implementation of function <ufunc 'cbrt'>".
-_UFUNC = re.compile(r"<ufunc '(\w+)'>")
+_UFUNC_NAME = re.compile(r"<ufunc '(\w+)'>")
 _EXPLANATIONS = {
     r"(?:No implementation of function Function\(|lowering call to )<(?:built-in )?function "
     r"((?:zeros|ones|empty|full)(?:_like)?|arange|linspace|array)\b": (
@@ -83,7 +83,7 @@ def _frames(error: BaseException) -> list[FrameType]:
 
 def _ufunc_cause(error: Exception) -> str:
     """Return the explanation for a NumPy function that the compiler lacks; "" for other errors."""
-    match = _UFUNC.search(str(error))
+    match = _UFUNC_NAME.search(str(error))
     if match is None:
         return ""
     name = match[1]

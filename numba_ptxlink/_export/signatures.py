@@ -92,10 +92,11 @@ def resolve(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[ResolvedFunctio
                 f"{owner.function.__module__}.{owner.function.__qualname__} {owner.signature} "
                 f"({owner.source})"
             )
-            module = function.function.__module__.rpartition(".")[2]
-            cure = f"use name={cnames.propose(f'{module}_{function.name}', taken)!r}, for example"
             if language == "C++" or function.overloads:
                 cure = "C++ tells overloads apart by their parameters: rename one of them in Python"
+            else:
+                module = function.function.__module__.rpartition(".")[2]
+                cure = f"use name={cnames.propose(f'{module}_{function.name}', taken)!r}, for example"
             raise AbiError(
                 f"{name!r}, the {language} name of function {function.function.__qualname__}, is taken by "
                 f"another function of this export, {owner_title}; {cure}."
@@ -114,7 +115,7 @@ def map_collecting_errors(function: Callable[[T], R], items: Iterable[T]) -> lis
     """
     Call *function* for each of *items*; if some calls fail, raise their errors as one.
 
-    If an item is an exported function, its error begins with its location, as errors of compilers do.
+    An error for an exported function begins with the location of the function, as errors of compilers do.
     """
     results, errors = [], []
     for item in items:
@@ -129,6 +130,7 @@ def map_collecting_errors(function: Callable[[T], R], items: Iterable[T]) -> lis
 
 
 def _resolve(function: Udf, front_end: FrontEnd) -> ResolvedFunction:
+    """Resolve the signature of one marked function, whose names may be taken by others."""
     title = f"function {function.function.__qualname__}"
     if not function.overloads:
         cnames.check_name(function.name, title)
@@ -148,8 +150,8 @@ def _resolve(function: Udf, front_end: FrontEnd) -> ResolvedFunction:
         # C++ ignores `restrict` and the result, which may be unknown yet, when it compares overloads.
         unrestricted = [param._replace(restrict=False) for param in params]
         ctypes = abi.c_signature(function.name, front_end.types.void, unrestricted, names=names).params
-        declared = ", ".join(ctype.name for _, ctype in ctypes)
-        overload = f"{function.cxx.namespace}::{function.function.__name__}({declared})"
+        type_names = ", ".join(ctype.name for _, ctype in ctypes)
+        overload = f"{function.cxx.namespace}::{function.function.__name__}({type_names})"
         if function.overloads:
             # The C name contains abbreviations of the types, which differ if the types differ in C++.
             codes = [ctype.code for _, ctype in ctypes]
@@ -277,7 +279,7 @@ class _Names(dict[str, Any]):
         # A module or function in scope does not hide the type that has its name.
         if isinstance(value, ModuleType) and isinstance(numba_type, self._front_end.types.Type):
             return numba_type
-        return _type_named(value, name, self._front_end, numba_type)
+        return _to_numba_type(value, name, self._front_end, numba_type)
 
 
 class _Module:
@@ -289,10 +291,10 @@ class _Module:
         self._front_end = front_end
 
     def __getattr__(self, attribute: str) -> Any:
-        return _type_named(getattr(self._module, attribute), f"{self._name}.{attribute}", self._front_end)
+        return _to_numba_type(getattr(self._module, attribute), f"{self._name}.{attribute}", self._front_end)
 
 
-def _type_named(value: Any, name: str, front_end: FrontEnd, default: Any = None) -> Any:
+def _to_numba_type(value: Any, name: str, front_end: FrontEnd, default: Any = None) -> Any:
     """
     Return the Numba type for *value*, which has the name *name* in the signature; else *default*.
 
