@@ -70,7 +70,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             CHECK,
         ),
         ("_link/backends.py", "if release > self.newest", "if release >= self.newest", PLAN),
-        ("_link/backends.py", "declared <= newest:", "declared < newest:", PLAN),
+        ("_link/backends.py", "version <= newest:", "version < newest:", PLAN),
         ("_link/backends.py", "return min(programs, drivers)", "return max(programs, drivers)", PLAN),
         ("_link/plan.py", "rejection.rank < Rank.UNUSABLE)", "rejection.rank <= Rank.UNUSABLE)", PLAN),
         ("_link/fuse.py", "if options.debug or not options", "if options.debug and not options", PLAN),
@@ -198,7 +198,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_fusion/inline.py", "if access.stores else operands[::-1]", "", PROGRAMS),
         ("_fusion/inline.py", '{self._prefix}{self._count}_"', '{self._prefix}_"', FUSION),
         ("_fusion/address_spaces.py", 'in (["global"], ["to", "global"])', 'or ["global"]', PROGRAMS),
-        ("_fusion/address_spaces.py", "return [] if is_param else None", "return []", PROGRAMS),
+        ("_fusion/address_spaces.py", "return [] if is_kernel_param else None", "return []", PROGRAMS),
         ("_fusion/address_spaces.py", "readers.get(register, ())", "()", PROGRAMS),
     ],
     "C ABI": [

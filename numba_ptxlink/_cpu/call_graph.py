@@ -75,7 +75,7 @@ class CallGraph:
 
     def _add(self, function: ptx.Function, functions: Mapping[str, ptx.Function]) -> None:
         name = function.name
-        self.bodies[name] = body = list(ptx.scoped(function.body))
+        self.bodies[name] = body = list(ptx.with_scopes(function.body))
         instructions = [statement for _, statement, _ in body if isinstance(statement, ptx.Instruction)]
         calls = [ptx.parse_call(call) for call in instructions if call.opcode == "call"]
         called = {call.callee for call in calls}

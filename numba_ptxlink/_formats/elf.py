@@ -1,8 +1,8 @@
 """
 Read GPU ELF images (cubins): architecture, sections and symbols.
 
-pyelftools reads the parts that all ELF files have. NVIDIA does not document its own: the numbers of symbol
-types and st_other bits were found by comparing cubins of CUDA 12.4 to 13.5 with the names that
+pyelftools reads the parts that all ELF files have. NVIDIA does not document its own parts: the numbers of
+symbol types and st_other bits were found by comparing cubins of CUDA 12.4 to 13.5 with the names that
 `cuobjdump -elf` prints. EM_CUDA and the bits of e_flags are also in LLVM's llvm/BinaryFormat/ELF.h.
 """
 
@@ -112,7 +112,7 @@ def machine(code: bytes) -> int | None:
     identity, _, machine_number, _, _, _, _, flags, *_ = _FILE_HEADER.unpack_from(code)
     if identity[:4] != b"\x7fELF" or machine_number != EM_CUDA:
         return None
-    # The second byte of the flags has it in cubins of CUDA 13, the first byte in older ones.
+    # The compute capability is in the second byte of the flags since CUDA 13, and in the first byte before.
     return int(flags >> 8 if identity[_OS_ABI_INDEX] == _OS_ABI_CUDA_13 else flags) & 0xFF
 
 

@@ -23,7 +23,8 @@ HEADER = struct.Struct("<IHHQ")
 # compressed content without padding, compute capability, flags, and size of the content when decompressed.
 _MEMBER = struct.Struct("<HHIQI8xI8xQ8xQ")
 _PTX_KIND = 1
-_IS_LZ4, _IS_ZSTD = 0x2000, 0x8000
+# Bits of the flags of a member: how its content is compressed.
+_LZ4_FLAG, _ZSTD_FLAG = 0x2000, 0x8000
 _CURE = "or build it with nvcc --no-compress."
 
 
@@ -57,7 +58,7 @@ def ptx_members(code: bytes) -> list[PtxMember]:
             )
             content = code[offset + header_size : offset + header_size + stored_size]
             if kind == _PTX_KIND:
-                if flags & (_IS_LZ4 | _IS_ZSTD):
+                if flags & (_LZ4_FLAG | _ZSTD_FLAG):
                     # A size of 0 means that the compressed content has no padding.
                     content = _decompress(content[: compressed_size or None], plain_size, flags)
                 members.append(PtxMember(arch, content.rstrip(b"\0")))
@@ -71,7 +72,7 @@ def _decompress(content: bytes, size: int, flags: int) -> bytes:
     """Return the content of a member, which has *size* bytes when decompressed, by libzstd or liblz4."""
     target = ctypes.create_string_buffer(size)
     try:
-        if flags & _IS_ZSTD:
+        if flags & _ZSTD_FLAG:
             decompress = ctypes.CDLL("libzstd.so.1").ZSTD_decompress
             decompress.restype = ctypes.c_size_t
             count = decompress(target, ctypes.c_size_t(size), content, ctypes.c_size_t(len(content)))

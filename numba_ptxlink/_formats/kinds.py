@@ -38,7 +38,7 @@ class Kind(NamedTuple):
         extensions: The extensions of its files, the usual one first.
         magic: The first bytes of its content; b"" if they vary.
         nvjitlink: The name in nvJitLink's enum `nvJitLinkInputType`; "" if nvJitLink does not link the kind.
-        artifact: Whether exports write it.
+        artifact: Whether exports write files of the kind.
     """
 
     name: str
@@ -106,7 +106,7 @@ def ltoir_header(code: bytes) -> tuple[tuple[int, int], int] | None:
 
 
 def describe(code: bytes) -> str:
-    """Describe *code*, which is none of `KINDS`, for messages: after "is", such as "empty" or "Python"."""
+    """Describe *code*, which is none of `KINDS`, in words such as "empty" or "LLVM IR as text"."""
     if code.startswith(_THIN_ARCHIVE):
         return "a thin archive, which has no code (create it by `ar rcs`)"
     if b"\0" in code or not is_text(code):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
 
-# `declare noundef float @f(float*, i32) #1`: "noundef float", the name, and the text after the parenthesis.
+# `declare noundef float @f(float*, i32) #1` gives "noundef float", "f" and "float*, i32) #1".
 _DECLARATION = re.compile(r'^declare\s+([^@\n]*?)@"?([\w$.]+)"?\((.*)$', re.MULTILINE)
 # `{i32, float*} %"x"` has the words `{`, `i32`, `,`, `float`, `*`, `}` and `%"x"`.
 _WORD = re.compile(r'%?"[^"]*"|[\w.%$]+|\S')

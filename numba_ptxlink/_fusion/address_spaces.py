@@ -34,11 +34,11 @@ _ORDER_MODIFIERS = frozenset(
 )
 _ACCESS_OPCODES = ("ld", "st", "atom", "red")
 # Opcodes whose result depends on their operands alone.
-_PURE_OPCODES = (
+_PURE_OPCODE_WORDS = (
     "abs add and bfe bfi bfind brev clz cnot copysign cos cvt div ex2 fma lg2 lop3 mad mad24 max min mov "
     "mul mul24 neg not or popc prmt rcp rem rsqrt sad selp set setp shf shl shr sin slct sqrt sub tanh xor"
 )
-_PURE = frozenset(_PURE_OPCODES.split())
+_PURE_OPCODES = frozenset(_PURE_OPCODE_WORDS.split())
 
 
 def infer_address_spaces(body: Sequence[ptx.Statement], params: Collection[str]) -> Sequence[ptx.Statement]:
@@ -56,7 +56,7 @@ def infer_address_spaces(body: Sequence[ptx.Statement], params: Collection[str])
     # Registers of several blocks may have one name. `_unknown_registers` tells them apart for the few names
     # that addresses depend on: to look up every name here would take most of the time.
     writers: dict[str, list[tuple[ptx.Instruction, ptx.Scope]]] = defaultdict(list)
-    for index, statement, scope in ptx.scoped(body):
+    for index, statement, scope in ptx.with_scopes(body):
         if not isinstance(statement, ptx.Instruction):
             continue
         destination = statement.operand_text.partition(",")[0].strip()
@@ -111,6 +111,7 @@ def _unknown_registers(
         source_lists = [
             _source_registers(register, *writer, params) for writer in writers_of.get(register, ())
         ]
+        # The value of a register that no instruction writes is unknown, too.
         if not source_lists or None in source_lists:
             newly_unknown.append(register)
         for source in {source for sources in source_lists for source in sources or ()}:
@@ -135,11 +136,13 @@ def _source_registers(
     destination, *operands = instruction.operands
     if opcode == "ld":
         address = instruction.address
-        is_param = address and "param" in modifiers and address[0] in params and not scope.find(address[0])
-        return [] if is_param else None
+        is_kernel_param = (
+            address and "param" in modifiers and address[0] in params and not scope.find(address[0])
+        )
+        return [] if is_kernel_param else None
     if opcode == "cvta" and modifiers[:-1] in (["global"], ["to", "global"]):
         return []
-    if opcode not in _PURE or destination != target.name:
+    if opcode not in _PURE_OPCODES or destination != target.name:
         return None
     sources = []
     # The third operand of selp is a predicate.

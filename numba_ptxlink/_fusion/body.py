@@ -86,7 +86,7 @@ class Body:
         self._memory_slots: dict[str | ptx.Register, MemorySlot] = {
             formal.name: formal for formal in self.formals
         }
-        for index, statement, scope in ptx.scoped(statements):
+        for index, statement, scope in ptx.with_scopes(statements):
             if isinstance(statement, ptx.Instruction):
                 self.size += 1
                 names = ptx.symbols(statement.operand_text)
@@ -125,8 +125,8 @@ class Body:
                 self.not_inlinable_reason = f"{variable.name} has the name of a register"
             elif variable.space == "param":
                 slot = MemorySlot(variable, index)
-                # If one statement declares several variables, replacing one would delete the others'
-                # declarations: keep it in memory.
+                # If one statement declares several variables, replacing one variable would delete the
+                # declarations of the others: keep them all in memory.
                 slot.escapes = len(declaration.variables) > 1 or variable.count is not None
                 self._memory_slots[ptx.Register(scope.block, variable.name, "")] = slot
             elif variable.space not in ("local", "reg"):
@@ -178,7 +178,8 @@ class Body:
         actuals: list[MemorySlot | None] = []
         for name in (*call.results, *call.arguments):
             slot = self._slot(name, scope)
-            # Parameters of this function, which have no declaration in the body, are not passed on.
+            # Only a variable that the body declares can be replaced: a parameter of this function that is
+            # passed on stays in memory.
             is_declared_here = slot is not None and slot.declaration >= 0
             actuals.append(slot if is_declared_here else None)
             if slot and is_declared_here:
@@ -193,6 +194,7 @@ class Body:
             self.call_sites.append(CallSite(index, call.callee, tuple(actuals), len(call.results), scope))
 
     def _record_use(self, names: Iterable[str], scope: ptx.Scope, *, escaping: bool = True) -> None:
+        """Record that a statement uses *names*; if *escaping*, parameters among them escape by this use."""
         for name in names:
             register = scope.find(name)
             if slot := self._memory_slots.get(register or name):

@@ -202,7 +202,7 @@ def _check_symbols(module: ptx.Module, symbols: Iterable[tuple[str, str]]) -> No
         if function.kind == "entry" and not function.defined:
             raise NotCombinedError(f"the kernel {function.name} is declared, and its address may be taken")
         if linkages.setdefault(function.name, function.linkage) != function.linkage:
-            raise NotCombinedError(f"{function.name} is declared differently")
+            raise NotCombinedError(f"{function.name} is declared with different linkages")
         if function.linkage == "common" or (function.defined and function.linkage == "extern"):
             raise NotCombinedError(f"the function {function.name} is .{function.linkage}")
     for variable in module.variables:
@@ -285,14 +285,14 @@ def _first_declarations(module: ptx.Module) -> dict[str, int]:
     Raises:
         NotCombinedError: An initializer uses a name before its first declaration.
     """
-    declared: dict[str, int] = {}
+    offsets: dict[str, int] = {}
     items: list[ptx.Function | ptx.Variable] = [*module.functions, *module.variables]
     for item in sorted(items, key=lambda item: item.start):
-        declared.setdefault(item.name, item.start)
+        offsets.setdefault(item.name, item.start)
         for name in item.symbols if isinstance(item, ptx.Variable) else ():
-            if name not in declared:
+            if name not in offsets:
                 raise NotCombinedError(f"{item.name} names {name} before it is declared")
-    return declared
+    return offsets
 
 
 def _names_with_linkage(module: ptx.Module) -> Iterator[tuple[str, str]]:
@@ -366,12 +366,12 @@ def _choose_definition(
     """
     first, second = first_entry[0], second_entry[0]
     if first.space != second.space or first.attributes != second.attributes:
-        raise NotCombinedError(f"{first.name} is declared differently")
+        raise NotCombinedError(f"{first.name} is declared in different memory")
     if first.defined != second.defined:
         return first_entry if first.defined else second_entry
     if not first.defined:
         if (first.type, first.array_dims) != (second.type, second.array_dims):
-            raise NotCombinedError(f"{first.name} is declared differently")
+            raise NotCombinedError(f"{first.name} is declared with different types")
         return max(first_entry, second_entry, key=lambda entry: entry[0].alignment)
     if (first.type, first.array_dims, first.alignment) != (second.type, second.array_dims, second.alignment):
         raise NotCombinedError(f"{first.name} is defined with different types")

@@ -40,10 +40,10 @@ MAX_CALLER_INSTRUCTIONS = 50_000
 
 MAX_UNREACHED_CHARS = 20_000
 """
-The size in all up to which unreachable functions are kept, so that ptxas reports errors in them.
+The number of characters up to which unreachable functions are kept, so that ptxas reports errors in them.
 
-Functions written by hand are shorter. If all functions of a library were kept, of which kernels call few, to
-assemble them would take as long as to link the library.
+PTX that is written by hand is shorter. The functions of a library that no kernel calls would take as long to
+assemble as the library takes to link.
 """
 
 # Names that PTX predefines: the sink of an unused result, and the number of lanes of a warp.
@@ -100,8 +100,9 @@ class _Inliner:
         )
         self._inline_all = inline_all
         self._bodies = self._read_reachable_bodies()
-        self._callers = Counter(site.callee for body in self._bodies.values() for site in body.call_sites)
-        self._reached_from = {name: body.reached_names for name, body in self._bodies.items()}
+        self._call_counts = Counter(site.callee for body in self._bodies.values() for site in body.call_sites)
+        # The names that each function uses; after inlining, also those of the inlined functions.
+        self._reached_names = {name: body.reached_names for name, body in self._bodies.items()}
         self._not_inlined: list[str] = []
         self._count = 0
         functions = [body.function for body in self._bodies.values()]
@@ -114,21 +115,24 @@ class _Inliner:
     def run(self) -> Inlined:
         """Inline the calls of all functions."""
         callees = {name: [site.callee for site in body.call_sites] for name, body in self._bodies.items()}
-        changed = {name for name in bottom_up(callees) if self._inline_calls(name)}
-        reached = reachable(self._roots(), self._reached_from.get)
+        changed_names = {name for name in bottom_up(callees) if self._inline_calls(name)}
+        reached = reachable(self._roots(), self._reached_names.get)
         texts = {
-            name: self._optimised_text(body) if name in changed else with_body(body.function, body.statements)
+            name: self._optimised_text(body)
+            if name in changed_names
+            else with_body(body.function, body.statements)
             for name, body in self._bodies.items()
             if name in reached
         }
         text = self._combined.with_definitions(texts)
         unreached = [function for name, function in self._functions.items() if name not in self._bodies]
+        # Undefined functions that no reachable function calls. Unreachable functions may call them: linkers
+        # allow that, ptxas does not.
         missing = {function.name for function in self._combined.functions if not function.defined}
-        missing.difference_update(*self._reached_from.values())
+        missing.difference_update(*self._reached_names.values())
         size = sum(function.end - function.start for function in unreached)
-        # Unreachable functions may call functions that no input defines: linkers allow that, ptxas does not.
         if not missing and 0 < size <= MAX_UNREACHED_CHARS:
-            # All functions that are not in the text, since unreachable functions may call inlined ones.
+            # Keep all functions that are not in the text, since unreachable functions may call inlined ones.
             text += _as_private(function for name, function in self._functions.items() if name not in reached)
         return Inlined(text, self._count, tuple(self._not_inlined))
 
@@ -166,7 +170,7 @@ class _Inliner:
         body = self._bodies[name]
         edits: Edits = {}
         size = body.size
-        self._reached_from[name] = body.symbols.copy()
+        self._reached_names[name] = body.symbols.copy()
         for site in body.call_sites:
             reason = next(self._not_inlined_reasons(name, site, size), "")
             if not reason:
@@ -176,11 +180,11 @@ class _Inliner:
                     reason = str(error)
             if reason:
                 self._not_inlined.append(f"{name}: {site.callee}: {reason}")
-                self._reached_from[name].add(site.callee)
+                self._reached_names[name].add(site.callee)
             else:
                 self._count += 1
                 size += self._bodies[site.callee].size
-                self._reached_from[name] |= self._reached_from[site.callee]
+                self._reached_names[name] |= self._reached_names[site.callee]
         if body.indirect_calls:
             calls = "1 call" if body.indirect_calls == 1 else f"{body.indirect_calls} calls"
             self._not_inlined.append(
@@ -188,7 +192,7 @@ class _Inliner:
             )
         body.statements = ptx.apply_edits(body.statements, edits)
         # Functions that call this one inline its new statements.
-        if edits and self._callers[name]:
+        if edits and self._call_counts[name]:
             self._bodies[name] = Body(body.function, body.statements)
         return bool(edits)
 
@@ -210,8 +214,8 @@ class _Inliner:
         origins = self._combined.origins
         if origins[name] == origins[site.callee]:
             yield "both are in one input, whose compiler did not inline the call"
-        if callee.size > MAX_SMALL_INSTRUCTIONS and self._callers[site.callee] > 1:
-            yield f"it has {callee.size} instructions and {self._callers[site.callee]} calls"
+        if callee.size > MAX_SMALL_INSTRUCTIONS and self._call_counts[site.callee] > 1:
+            yield f"it has {callee.size} instructions and {self._call_counts[site.callee]} calls"
 
     def _inlining_edits(self, caller: Body, site: CallSite) -> Edits:
         """Return the edits of *caller* that inline the call at *site*."""
@@ -299,7 +303,7 @@ def _not_inlinable_reasons(site: CallSite, callee: Body) -> Iterator[str]:
 
 
 def _caller_conflicts(caller: Body, site: CallSite, callee: Body) -> Iterator[str]:
-    """Yield why the function cannot be inlined into this caller."""
+    """Yield why the call of *callee* at *site* cannot be inlined into *caller*."""
     if any(inner.callee == caller.function.name for inner in callee.call_sites):
         yield "it is recursive"
     if len(site.actuals) != len(callee.formals) or site.result_count != len(callee.function.results):
@@ -312,6 +316,7 @@ def _caller_conflicts(caller: Body, site: CallSite, callee: Body) -> Iterator[st
             yield f"{actual.size} bytes are passed for {formal.name}, which has {formal.size}"
         elif actual.calls > 1 or actual.escapes or actual.addresses:
             yield f"the variable for {formal.name} has other uses"
+    # In the caller, a name that the function uses must not mean a declaration of the caller.
     declared_names = {*caller.labels, *(formal.name for formal in caller.formals)}
     hidden = [name for name in callee.reached_names if name in declared_names or site.scope.find(name)]
     if hidden:
@@ -349,7 +354,7 @@ def _under_guard(call: ptx.Instruction, prefix: str, block: list[ptx.Statement])
     """Return *block*, in place of *call*, with a branch around it if the call has a predicate."""
     if not call.guard:
         return block
-    # The guard is such as "@%p1 " or "@!%p1 ".
+    # The opposite of "@%p1 " is "@!%p1 ".
     register = call.guard[1:].lstrip("!")
     negated_guard = f"@{register}" if call.guard[1] == "!" else f"@!{register}"
     skip = f"{prefix}skip"

@@ -72,7 +72,7 @@ def promote_local_memory(body: Sequence[ptx.Statement], prefix: str) -> Sequence
     }
     if not edits:
         return body
-    for index, statement, scope in ptx.scoped(body):
+    for index, statement, scope in ptx.with_scopes(body):
         if isinstance(statement, ptx.Instruction):
             registers = {name: scope.find(name) for name in statement.names}
             names = {name: register for name, register in registers.items() if register}
@@ -93,12 +93,12 @@ def promote_local_memory(body: Sequence[ptx.Statement], prefix: str) -> Sequence
 
 def _align(declaration: ptx.Declaration) -> ptx.Declaration:
     """Return *declaration* with its alignment, if it has a smaller one, raised to `STACK_ALIGNMENT`."""
-    first = declaration.variables[0]
-    if not 0 < first.alignment < STACK_ALIGNMENT:
+    variable = declaration.variables[0]
+    if not 0 < variable.alignment < STACK_ALIGNMENT:
         return declaration
-    vector = f".v{first.vector_length} " if first.vector_length > 1 else ""
-    names = declaration.text[first.start - declaration.start :]
-    return ptx.declaration(f".local .align {STACK_ALIGNMENT} {vector}.{first.type} {names}")
+    vector = f".v{variable.vector_length} " if variable.vector_length > 1 else ""
+    names = declaration.text[variable.start - declaration.start :]
+    return ptx.declaration(f".local .align {STACK_ALIGNMENT} {vector}.{variable.type} {names}")
 
 
 def _record_uses(uses: Sequence[_Use], slots: Mapping[ptx.Register, MemorySlot]) -> None:
@@ -186,12 +186,13 @@ def _record_use(
         return False
     (register,) = address_registers
     address = addresses[register]
-    base = use.instruction.address
-    space = [modifier for modifier in use.instruction.modifiers[:-1] if modifier not in VECTOR_LENGTHS]
-    if not base or use.names.get(base[0]) != register or use.instruction.names.count(base[0]) != 1:
+    base, _ = use.instruction.address or ("", 0)
+    # The register may only be the address of the access, and not the value that is stored, too.
+    if use.names.get(base) != register or use.instruction.names.count(base) != 1:
         return False
     access = Access.of(use.instruction, use.names.get, address.offset)
-    if not access or space != (["local"] if address.space == "local" else []):
+    spaces = [modifier for modifier in use.instruction.modifiers[:-1] if modifier not in VECTOR_LENGTHS]
+    if not access or spaces != (["local"] if address.space == "local" else []):
         return False
     address.slot.accesses[use.statement_index] = access
     return True

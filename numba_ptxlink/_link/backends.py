@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 _ANY_MINOR = 99
 _DEVICE_RUNTIME = "cudadevrt"
 # Functions that grid-wide cooperative groups and launches from the device call, as a linker's log names them:
-# 'cudaCGGetIntrinsicHandle' and '__cudaCDP2DeviceSynchronize'.
+# 'cudaCGGetIntrinsicHandle'.
 _RUNTIME_FUNCTION = r"'(?:cudaCG[A-Z]|__cudaCDP2)\w+'"
 RUNTIME_CURE = f"install {find.package_name('nvidia-cuda-runtime')}"
 """How to install the device runtime."""
@@ -135,22 +135,26 @@ class Tool(NamedTuple):
             article = "an" if inputs[0].kind in (ARCHIVE, OBJECT) else "a"
             return f"{article} {inputs[0].kind}"
         flag = first_linker_flag(options.extra_flags)
-        return flag and f"the flag {flag}, which only nvJitLink has"
+        return f"the flag {flag}, which only nvJitLink has" if flag else ""
 
     def unsupported_ptx(self, source: Input, release: Release) -> str:
         """
-        Return the reason why *release* of the tool does not read the PTX *source*, such as its version.
+        Return why *release* of the tool does not read the PTX *source*; "" if it does, or *source* is no PTX.
 
-        The result is "" if the tool reads it, or if *source* is no PTX.
+        For example: "PTX 9.1, and ptxas 12.4 reads 8.4 at most".
         """
-        declared = source.header.version if source.kind == PTX else None
+        version = source.header.version if source.kind == PTX else None
         newest = self.newest_ptx(release)
-        if declared is None or newest is None or declared <= newest:
+        if version is None or newest is None or version <= newest:
             return ""
-        return f"PTX {declared}, and {self.title(release)} reads {newest} at most"
+        return f"PTX {version}, and {self.title(release)} reads {newest} at most"
 
     def unsupported_arch(self, arch: Arch, release: Release) -> str:
-        """Return the reason that *release* of the tool does not support *arch*; "" if it does."""
+        """
+        Return why *release* of the tool makes no code for *arch*; "" if it does.
+
+        For example: "sm_120, which nvJitLink 12.4 does not support".
+        """
         supported = self.archs(release)
         if not supported or Arch(*arch.cc) in supported:
             return ""

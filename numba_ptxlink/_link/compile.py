@@ -147,14 +147,14 @@ def _start_ptx_compilations(
     Returns:
         The compiled CUDA C++ and the PTX among *sources*; none if there is only one such input, or only PTX.
     """
-    compared = [source for source in sources if source.kind in (CU, PTX)]
-    if len(compared) < 2 or all(source.kind == PTX for source in compared):
+    inputs = [source for source in sources if source.kind in (CU, PTX)]
+    if len(inputs) < 2 or all(source.kind == PTX for source in inputs):
         return []
     # Deferred: most links compile one source.
     from concurrent.futures import ThreadPoolExecutor
 
     threads = ThreadPoolExecutor()
-    results = [threads.submit(_compile_to_ptx, source, arch, options) for source in compared]
+    results = [threads.submit(_compile_to_ptx, source, arch, options) for source in inputs]
     threads.shutdown(wait=False)
     return results
 
@@ -210,12 +210,12 @@ class _Assertions(NamedTuple):
     header_check: str
     header_errors: dict[str, str]
 
-    def appended_to(self, source: Input) -> Input:
-        """Return *source* with the assertions."""
+    def append_to(self, source: Input) -> Input:
+        """Return *source* with the assertions at its end."""
         text = declarations.assertions(
             (*self.linked_functions, *self.required_definitions), self.names_maybe_in_namespace
         )
-        # The last line of a source may end in a backslash.
+        # The last line of a source may end in a backslash, which joins it with the next line.
         return replace(source, code=source.code + f"\n\n{self.header_check}{text}".encode())
 
 
@@ -282,7 +282,7 @@ def _compile_as_declared(
     """
     if assertions is None:
         return _compile_logged(source, arch, output, options), ""
-    source_with_assertions = assertions.appended_to(source)
+    source_with_assertions = assertions.append_to(source)
     assertion_log = ""
     without_names = options._replace(name_expressions=())
     try:
@@ -292,8 +292,8 @@ def _compile_as_declared(
         # name expressions.
         _compile(source_with_assertions, arch, PTX, without_names)
     except LinkError as error:
-        for line, message in assertions.header_errors.items():
-            if line in error.log:
+        for error_text, message in assertions.header_errors.items():
+            if error_text in error.log:
                 raise LinkError(message, inputs=(source.name,), log=error.log) from error
         assertion_log = error.log or str(error)
     compiled = _compile_logged(source, arch, output, options)

@@ -32,7 +32,8 @@ _ERROR = re.compile(
 _LIMIT = "Error limit reached"
 # The preprocessor's operator `##`, in all its spellings: a macro that uses it can declare any name.
 _TOKEN_PASTING = (b"##", b"%:%:", b"??=")
-# The kinds of types. A type is represented by its kind plus its size in bytes, such as 16 + 4 for int.
+# The kinds of types. A type is represented by its kind plus its size in bytes, such as 16 + 4 for int; the
+# templates below have the same numbers.
 _INTEGRAL, _REAL, _VOID, CLASS = 16, 32, 48, 64
 _FLOATING_BYTES = {"float": 4, "double": 8}
 # Names of integers and addresses in C and in LLVM IR: `uint32_t`, `float *`, `i32`, `ptr`.

@@ -91,7 +91,7 @@ def with_cure(
     """
     names = list(dict.fromkeys(_UNDEFINED.findall(error.log)))
     inputs = error.inputs or tuple(source.name for source in sources)
-    error_text, kind = str(error), type(error)
+    error_text, error_type = str(error), type(error)
     if isinstance(error, AssembleError):
         error_text = f"{', '.join(inputs)}: {error_text}"
     # The errors of nvPTXCompiler have a cure already.
@@ -100,9 +100,10 @@ def with_cure(
     if names:
         from numba_ptxlink.assembler import UNDEFINED_SYMBOL_CURE
 
-        kind, cure = LinkError, _explain_undefined(names, sources)
+        error_type, cure = LinkError, _explain_undefined(names, sources)
         error_text = error_text.removesuffix(f"\n{UNDEFINED_SYMBOL_CURE}")
-    return kind("\n".join(filter(None, (error_text, cure))), flags=error.flags, inputs=inputs, log=error.log)
+    message = "\n".join(filter(None, (error_text, cure)))
+    return error_type(message, flags=error.flags, inputs=inputs, log=error.log)
 
 
 def _cure(failure: str, tool: str) -> str:

@@ -27,7 +27,8 @@ class Fusion(NamedTuple):
     Args:
         sources: The inputs as the user passed them.
         inputs: The inputs of the tool.
-        reason: A sentence that says what was merged, or why nothing was; "" if there was nothing to merge.
+        reason: The merge in words, such as "2 PTX as one, 1 call inlined", or why nothing was merged; "" if
+            there was nothing to merge.
         merged_names: The names of the merged PTX inputs; empty if nothing was merged.
         inlined_calls: The number of inlined calls.
         remarks: The calls that were not inlined, and why; a line for each.
@@ -98,13 +99,14 @@ def _merge_if_possible(sources: Sequence[Input], options: Options) -> Fusion:
         return Fusion.unmerged(sources, str(error))._replace(remarks=f"no call is inlined: {error}")
     names = tuple(source.name for source in ptx_inputs)
     count = int(entry.meta["inlined"])
+    calls = "call" if count == 1 else "calls"
     # The merged PTX takes the place of the first PTX input.
     index = [source.kind for source in sources].index(PTX)
     other_inputs = (source for source in sources[index:] if source.kind != PTX)
     return Fusion(
         tuple(sources),
         (*sources[:index], Input(PTX, "+".join(names), entry.code), *other_inputs),
-        f"{len(names)} PTX as one, {count} call{'s' * (count != 1)} inlined",
+        f"{len(names)} PTX as one, {count} {calls} inlined",
         names,
         count,
         entry.log,

@@ -1,8 +1,8 @@
 """
 Link kernels for the linkers of the front ends, count the links, and compile the CUDA C++ that kernels link.
 
-This module imports neither a tool nor a compiler when it is imported: a compiler that is just being imported
-may import it.
+The import of this module imports neither a tool nor a compiler, since a compiler may import this module while
+the compiler itself is being imported.
 """
 
 from __future__ import annotations

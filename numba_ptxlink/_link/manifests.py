@@ -215,7 +215,9 @@ def parse_header(path: str, content: bytes) -> ExportHeader | None:
     # Version control may have converted line endings, and the digest is that of the original text.
     text = content.replace(b"\r\n", b"\n")
     match = _HEADER.match(text)
-    return match and ExportHeader(path, match["name"].decode(), match["guard"].decode(), digest(text))
+    if match is None:
+        return None
+    return ExportHeader(path, match["name"].decode(), match["guard"].decode(), digest(text))
 
 
 def header_guard_check(
@@ -240,15 +242,15 @@ def header_guard_check(
     for name in dict.fromkeys(manifest.header for manifest in exports):
         owners = [manifest for manifest in exports if manifest.header == name]
         digests = {manifest.digests[name] for manifest in owners}
-        included = [header for header in headers if header.name == name]
-        linked_guards = {header.guard for header in included if header.digest in digests}
+        same_name_headers = [header for header in headers if header.name == name]
+        linked_guards = {header.guard for header in same_name_headers if header.digest in digests}
         no_linked_guard = "".join(f" && !defined({guard})" for guard in sorted(linked_guards))
         paths = ", ".join(str(manifest.path) for manifest in owners)
-        for header in included:
+        for header in same_name_headers:
             if header.guard not in linked_guards:
-                error = f"{_FOREIGN_HEADER} {header.guard}"
-                lines.append(f"#if defined({header.guard}){no_linked_guard}\n#error {error}\n#endif\n")
-                messages[error] = (
+                error_text = f"{_FOREIGN_HEADER} {header.guard}"
+                lines.append(f"#if defined({header.guard}){no_linked_guard}\n#error {error_text}\n#endif\n")
+                messages[error_text] = (
                     f"{header.path} is the header of another export than the linked artifact of {paths}, and "
                     "may declare other functions and types; export again, or include the header beside that "
                     "manifest."

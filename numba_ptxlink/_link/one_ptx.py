@@ -109,6 +109,7 @@ def _ptx_in(source: Input, arch: Arch) -> list[Input]:
         for match in re.finditer(re.escape(KINDS[FATBIN].magic), source.code):
             members = fatbin.ptx_members(source.code[match.start() :])
             usable = [member for member in members if member.arch <= arch.number]
+            # Members are compared by their compute capability first.
             if usable:
                 texts.append(max(usable).ptx)
             newer_archs |= {member.arch for member in members if member.arch > arch.number}

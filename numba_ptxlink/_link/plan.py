@@ -84,7 +84,7 @@ class Choice(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """The reason for the choice: why the first of the rejected tools was rejected."""
+        """The reason for the choice: why the first rejected tool was rejected, apart from the chosen one."""
         reasons = (rejection.reason for rejection in self.rejections if rejection.tool != self.tool)
         return next(reasons, self.default_reason)
 
@@ -187,6 +187,7 @@ def plan(
 def _choose_tool(
     fusion: Fusion, target: Target, options: Options, environment: Environment, *, makes_ptx: bool
 ) -> Choice:
+    """Return the requested tool; else a compiler if there is one PTX and nothing to link, or a linker."""
     compiler = environment.tools[0]
     unsupported_inputs = compiler.unsupported_inputs(fusion.inputs, options, makes_ptx=makes_ptx)
     if len(fusion.inputs) > 1 and not fusion.merged_names:

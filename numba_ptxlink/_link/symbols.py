@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _MAX_LISTED = 5
 _WEAK_LINKAGES = ("weak", "common")
-# The C types that PTX passes alike; nvcc extends an integer of fewer than 32 bits.
+# For each width in bits, the C types that PTX passes alike. nvcc passes narrower integers in 32 bits.
 _C_TYPES = {16: "half", 32: "int or float", 64: "double, int64_t or a pointer"}
 _FLOATS = {"f32": "float", "f64": "double"}
 

@@ -166,7 +166,7 @@ def test_names_mean_what_is_declared_before():
     )
     blocks = [
         [(register and register.block) for register in map(scope.find, statement.operands)]
-        for _, statement, scope in ptx.scoped(body)
+        for _, statement, scope in ptx.with_scopes(body)
         if isinstance(statement, ptx.Instruction)
     ]
     assert [[-1, -1], [-1, -1], [2, 2], [2, -1], [-1, None], [-1, None]] == blocks

@@ -22,8 +22,8 @@ from .statements import (
     elements,
     parse_call,
     read,
-    scoped,
     with_labels,
+    with_scopes,
 )
 from .variables import Declaration, Param, Prototype, Span, Variable, declaration, width
 
@@ -61,8 +61,8 @@ __all__ = [
     "read",
     "read_header",
     "rename_symbols",
-    "scoped",
     "symbols",
     "width",
     "with_labels",
+    "with_scopes",
 ]

@@ -1,4 +1,4 @@
-"""Split PTX into tokens, statements and operands; the only module that searches PTX text."""
+"""Split PTX into tokens, statements and operands by regular expressions."""
 
 from __future__ import annotations
 
@@ -72,6 +72,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 # Patterns that are not compiled here are compiled at their first use: a link of one PTX needs none of them.
+
 # White space and comments, and the token after them.
 _PIECE = _compiled(rf"({_BLANKS}(?:(?://[^\n]*|/\*.*?\*/){_BLANKS})*) ({' | '.join(_FORMS.values())})")
 _KIND = _compiled(" | ".join(f"(?P<{kind}>{form})" for kind, form in _FORMS.items()))
@@ -179,7 +180,7 @@ def delimiter(text: str, start: int) -> tuple[int, str]:
 
 
 def initializer_end(text: str, start: int) -> tuple[int, int]:
-    """Return the end of the initializer at *start*, and the offset of the comma or semicolon after it."""
+    """Return the offset after the initializer at *start*, and that of the next comma or semicolon."""
     if text[start : start + 1] == "{":
         end = block_end(text, start) or len(text)
         return end, _find_outside_strings(_COMMA, text, end)[0]
@@ -189,7 +190,11 @@ def initializer_end(text: str, start: int) -> tuple[int, int]:
 
 
 def _find_outside_strings(pattern: re.Pattern[str], text: str, start: int) -> tuple[int, str]:
-    """Return the offset and the character of the first match that is neither string nor comment."""
+    """
+    Return the offset and the character of the first match that is neither string nor comment.
+
+    If there is none, the result is the length of *text* and "".
+    """
     for match in pattern.finditer(text, start):
         if match[0] in ";,{=":
             return match.start(), match[0]
@@ -214,16 +219,16 @@ def is_dwarf(section: str) -> bool:
     return _compiled(_DWARF).fullmatch(without_comments(section)) is not None
 
 
-def rename_symbols(text: str, new: Mapping[str, str]) -> str:
+def rename_symbols(text: str, new_names: Mapping[str, str]) -> str:
     """
-    Return *text* with the symbols renamed as *new* maps them; local names that hide a symbol are renamed too.
+    Return *text* with *new_names* for symbols; local names that hide a symbol are renamed, too.
 
-    Other uses of the word remain: the registers `a<3>` are a0, a1 and a2, and `a.u32` is an opcode.
+    Words that are no symbol remain: `a<3>` declares the registers a0, a1 and a2, and `a.u32` is an opcode.
     """
     # The pattern matches strings and comments as a whole, so that words in them are not renamed.
     words = rf"({_NO_CODE}|(?<![\w$%.])[A-Za-z_%$][\w$]*(?![\w$.]|\s*<))"
     pieces = _compiled(words).split(text)
-    pieces[1::2] = [new.get(word, word) for word in pieces[1::2]]
+    pieces[1::2] = [new_names.get(word, word) for word in pieces[1::2]]
     return "".join(pieces)
 
 
@@ -254,7 +259,7 @@ def modifiers(text: str) -> tuple[str, str]:
     For example: "  .global .f32 %f1, [x]" after `ld` has the modifiers ".global.f32".
     """
     match = _compiled(r"(?: \.[\w.:]+ \s* )*").match(text)
-    assert match  # noqa: S101 - the pattern matches no modifiers, too
+    assert match  # noqa: S101 - the pattern also matches an empty text
     return "".join(match[0].split()), text[match.end() :]
 
 
@@ -264,7 +269,7 @@ def number(text: str) -> int | None:
     match = _compiled(rf"(-?) \s* ({_DIGITS}) U?").fullmatch(text)
     if match is None or len(match[2]) > _MAX_INTEGER_CHARS:
         return None
-    # Octal literals begin with 0, such as 017; base 0 reads the others by their prefix.
+    # Octal literals begin with 0, such as 017; base 0 reads decimal numbers, and the prefixes 0x and 0b.
     value = int(match[2], 8 if match[2].isdecimal() and match[2][0] == "0" else 0)
     return -value if match[1] else value
 

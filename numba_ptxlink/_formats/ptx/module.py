@@ -202,10 +202,10 @@ class Module:
         """
         pieces: list[str] = []
         end = 0
-        for (start, stop), new in sorted(edits.items()):
+        for (start, stop), new_text in sorted(edits.items()):
             if not end <= start <= stop <= len(self.text):
                 raise ValueError(f"the range {start}:{stop} overlaps another, or is outside of the text")
-            pieces += (self.text[end:start], new)
+            pieces += (self.text[end:start], new_text)
             end = stop
         return "".join((*pieces, self.text[end:]))
 
@@ -225,7 +225,7 @@ class Module:
             name = next((symbol.name for symbol in declared if symbol.name in linkages), None)
             if name is not None:
                 linkage, span = linkages[name], item.linkage_span
-                # An empty span has no blank after it yet.
+                # A linkage that is inserted at an empty span needs a blank after it.
                 blank = " " if span.start == span.end else ""
                 edits[span] = f".{linkage}{blank}" if linkage else ""
         return self.replace(edits)
@@ -242,7 +242,7 @@ def parse(text: str) -> Module:
 
 def has_line_numbers(text: str) -> bool:
     """Return whether the PTX *text* maps its instructions to source lines."""
-    # Most texts need no search by a pattern: ".loc" is also the beginning of each ".local".
+    # In most texts, ".loc" is only the beginning of ".local": the slow search by a pattern is not needed.
     return text.count(".loc") > text.count(".local") and lexer.has_directive(text, ".loc")
 
 

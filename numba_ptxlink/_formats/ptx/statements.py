@@ -131,7 +131,7 @@ def read(text: str) -> Iterator[Statement]:
     Yield the statements in *text*, a function's body without its braces.
 
     Raises:
-        MalformedError: The text contains something else.
+        MalformedError: The text contains something that is no statement.
     """
     pieces = lexer.statements(lexer.without_comments(text))
     for guard, mnemonic, operand_text, label, directive, keyword, brace, other in pieces:
@@ -262,7 +262,7 @@ class Scope:
         return None
 
 
-def scoped(body: Iterable[Statement]) -> Iterator[tuple[int, Statement, Scope]]:
+def with_scopes(body: Iterable[Statement]) -> Iterator[tuple[int, Statement, Scope]]:
     """Yield the index of each statement of *body*, the statement, and the scope after it."""
     scope = Scope()
     for index, statement in enumerate(body):
@@ -309,15 +309,15 @@ def apply_edits(body: Sequence[Statement], edits: Mapping[int, Iterable[Statemen
     return (*statements, *body[end:])
 
 
-def with_labels(statement: Statement, new: Mapping[str, str]) -> Statement:
-    """Return *statement* with its labels, or the labels that it names, renamed as *new* maps them."""
+def with_labels(statement: Statement, new_names: Mapping[str, str]) -> Statement:
+    """Return *statement* with *new_names* for the labels that it declares or names."""
     if isinstance(statement, Instruction):
-        operands = (new.get(operand, operand) for operand in statement.operands)
+        operands = (new_names.get(operand, operand) for operand in statement.operands)
         return Instruction.of(statement.mnemonic, *operands, guard=statement.guard)
     if isinstance(statement, Label):
-        return Label(new.get(statement.name, statement.name))
-    if isinstance(statement, Directive) and not new.keys().isdisjoint(statement.names):
-        return Directive(lexer.rename_symbols(statement.text, new))
+        return Label(new_names.get(statement.name, statement.name))
+    if isinstance(statement, Directive) and not new_names.keys().isdisjoint(statement.names):
+        return Directive(lexer.rename_symbols(statement.text, new_names))
     return statement
 
 
