@@ -210,7 +210,7 @@ def find_labels(body: Sequence[tuple[int, ptx.Statement, ptx.Scope]]) -> dict[tu
 
 def translate_body(b: Translator, body: Sequence[tuple[int, ptx.Statement, ptx.Scope]]) -> None:
     """Translate the statements of a function."""
-    b.origins = nan_bits.origins(body)
+    b.origins = nan_bits.find_origins(body)
     latest_label = ""
     for index, statement, scope in body:
         b.scope, b.statement_index = scope, index

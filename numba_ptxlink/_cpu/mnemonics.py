@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from numba_ptxlink._formats import ptx
 
-# LLVM's type for the arithmetic of floats, by the width of PTX's type.
-_FLOATS = {16: "float", 32: "float", 64: "double"}
+# LLVM's type for the arithmetic of floats, by the width of PTX's type. Halves are computed as floats.
+_FLOAT_TYPES = {16: "float", 32: "float", 64: "double"}
+# Such as s32, bf16 and f16x2; there is no f8, f128 or bf32.
 _TYPE = re.compile(r"(?!f8|f128|bf(?!16))(bf|[busf])(8|16|32|64|128)(?:x(2))?")
 
 
@@ -23,7 +24,7 @@ class PtxType:
     Args:
         letter: The letters of the name: "b", "u", "s", "f", "bf", or "pred".
         bits: The width of an element.
-        elements: The number of elements that are packed into one register, as 2 for f16x2.
+        elements: The number of elements in a value: 2 for f16x2, else 1.
     """
 
     letter: str
@@ -47,17 +48,17 @@ class PtxType:
 
     @property
     def ir(self) -> str:
-        """The type of LLVM IR for the arithmetic of an element; halves are computed as floats."""
-        return _FLOATS[self.bits] if self.is_float else self.raw
+        """The type of LLVM IR for the arithmetic of an element: "float" for f16."""
+        return _FLOAT_TYPES[self.bits] if self.is_float else self.raw
 
     @property
     def suffix(self) -> str:
-        """The end of the names of LLVM's float intrinsics."""
+        """The end of the names of LLVM's float intrinsics, such as `llvm.fma.f32`."""
         return "f64" if self.bits == 64 else "f32"
 
     @property
     def width(self) -> int:
-        """The width of all elements together."""
+        """The width of all elements together, in bits."""
         return self.bits * self.elements
 
     @property
@@ -121,6 +122,10 @@ def parse_number(text: str, bits: int) -> int | None:
     """
     Return the bits of an immediate operand, None for another operand.
 
+    Args:
+        text: The operand, such as "-1", "1.5", or "0f3F800000" (the bits of a float32 in hexadecimal).
+        bits: The width of the result.
+
     Raises:
         UnsupportedInstruction: *text* begins like a number, but is no number of that width.
     """
@@ -132,8 +137,8 @@ def parse_number(text: str, bits: int) -> int | None:
             return None
         if text[:2] in ("0f", "0F", "0d", "0D"):
             content = bytes.fromhex(text[2:])
-            if {bits, 8 * len(content)} == {32, 64}:
-                # ptxas converts a float of the other width, too.
+            # Like ptxas, convert 0f... for an instruction on float64, and 0d... for one on float32.
+            if (bits, 8 * len(content)) in ((32, 64), (64, 32)):
                 (value,) = struct.unpack(">f" if bits == 64 else ">d", content)
                 content = struct.pack(">d" if bits == 64 else ">f", value)
         else:

@@ -20,13 +20,15 @@ from .mnemonics import Mnemonic, PtxType, UnsupportedInstruction, parse_mnemonic
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-_COPIES = {"mov": slice(1, 2), "selp": slice(1, 3)}
+# The operands that an instruction copies: `mov target, a` and `selp target, a, b, predicate`.
+_COPIED_OPERANDS = {"mov": slice(1, 2), "selp": slice(1, 3)}
 _F16, _F32 = PtxType("f", 16), PtxType("f", 32)
-_SIGN, _INFINITY = 1 << 31, 0x7F800000
+# Bits of a float32. A NaN without its sign is a larger integer than infinity.
+_SIGN_BIT, _INFINITY_BITS = 1 << 31, 0x7F800000
 
 
 class Origin(Flag):
-    """The instructions that wrote to a register."""
+    """The kinds of instructions that computed the values of a register: float32 arithmetic, or others."""
 
     NONE = 0
     ARITHMETIC = 1
@@ -37,25 +39,34 @@ class Origin(Flag):
 def is_arithmetic(mnemonic: Mnemonic) -> bool:
     """Return whether an instruction computes a float32, and returns 0x7fffffff for NaN on a GPU."""
     if mnemonic.opcode == "cvt":
-        # A float32 that a double is rounded to keeps the upper bits of a NaN.
+        # `cvt.f32.f64` is no such instruction, since it keeps the upper bits of a NaN.
         return mnemonic.types[:1] == (_F32,) and mnemonic.types[1:] in ((_F32,), (_F16,))
     if {*mnemonic.types} != {_F32} or mnemonic.opcode == "copysign":
         return False
     try:
+        # "k" in instructions.ll: the result has the type of the instruction, and is no predicate.
         return arithmetic.find_operation(mnemonic).result == "k"
     except UnsupportedInstruction:
         return False
 
 
-def _is_number(operand: str) -> bool:
-    """Return whether an operand is an immediate float32 other than NaN."""
-    bits = int.from_bytes(bytes.fromhex(operand[2:]), "big") if operand[:2] in ("0f", "0F") else _INFINITY + 1
-    return bits & ~_SIGN <= _INFINITY
+def _is_immediate_number(operand: str) -> bool:
+    """Return whether an operand is an immediate float32, such as "0f3F800000", other than NaN."""
+    if operand[:2] not in ("0f", "0F"):
+        return False
+    bits = int.from_bytes(bytes.fromhex(operand[2:]), "big")
+    return bits & ~_SIGN_BIT <= _INFINITY_BITS
 
 
-def origins(body: Iterable[tuple[int, ptx.Statement, ptx.Scope]]) -> Mapping[ptx.Register, Origin]:
-    """Return the origins of the values that each register of a function may have."""
+def find_origins(body: Iterable[tuple[int, ptx.Statement, ptx.Scope]]) -> Mapping[ptx.Register, Origin]:
+    """
+    Return the origins of the values that each register of a function may have.
+
+    Args:
+        body: The statements of the function, each with its index and the scope of its names.
+    """
     register_origins: dict[ptx.Register, Origin] = {}
+    # The registers that each register is copied to.
     copies: dict[ptx.Register, list[ptx.Register]] = {}
     for _, statement, scope in body:
         if not isinstance(statement, ptx.Instruction) or not statement.operands:
@@ -63,25 +74,29 @@ def origins(body: Iterable[tuple[int, ptx.Statement, ptx.Scope]]) -> Mapping[ptx
         mnemonic = parse_mnemonic(statement.mnemonic)
         origin = Origin.ARITHMETIC if is_arithmetic(mnemonic) else Origin.OTHER
         sources: list[ptx.Register | None] = []
-        if mnemonic.opcode in _COPIES and [last.width for last in mnemonic.types[-1:]] == [_F32.bits]:
-            operands = statement.operands[_COPIES[mnemonic.opcode]]
+        if mnemonic.opcode in _COPIED_OPERANDS and mnemonic.types and mnemonic.type.width == _F32.bits:
+            operands = statement.operands[_COPIED_OPERANDS[mnemonic.opcode]]
             sources = [scope.find(operand) for operand in operands]
             is_copy = all(
-                source or _is_number(operand) for source, operand in zip(sources, operands, strict=True)
+                source or _is_immediate_number(operand)
+                for source, operand in zip(sources, operands, strict=True)
             )
+            # The target has the origins of the sources, which are added below.
             origin = Origin.NONE if is_copy else origin
         for operand in ptx.elements(statement.operands[0]):
+            # A second target, as in `%r1|%p1`, is a predicate.
             target = scope.find(operand.partition("|")[0].strip())
             if target:
                 register_origins[target] = register_origins.get(target, Origin.NONE) | origin
                 for source in filter(None, sources):
                     copies.setdefault(source, []).append(target)
+    # Follow copies of copies; the list grows in the loop.
     pending = [*copies]
     for source in pending:
         for target in copies.get(source, ()):
-            before = register_origins.get(target, Origin.NONE)
-            combined = before | register_origins.get(source, Origin.NONE)
-            if combined != before:
+            known = register_origins.get(target, Origin.NONE)
+            combined = known | register_origins.get(source, Origin.NONE)
+            if combined != known:
                 register_origins[target] = combined
                 pending.append(target)
     return register_origins

@@ -11,14 +11,24 @@ import ctypes
 import re
 from typing import Any
 
-# Flags, width, precision, length and conversion; the groups are a length of 64 bits, and the conversion.
+# Flags, width, precision, length and conversion, such as "%-8.3f". Group 1 is a length of 64 bits, as "ll" in
+# "%lld", and group 2 the conversion, "d".
 _CONVERSION = re.compile(r"%[-+ #0]*[\d*]*(?:\.[\d*]*)?(?:hh?|(ll?|[jzt]))?([diouxXeEfFgGaAcsp%])")
 _snprintf = ctypes.CDLL(None).snprintf
 _snprintf.argtypes = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p
 
 
 class _Arguments:
-    """Arguments of `printf` in memory, read one after the other."""
+    """
+    Arguments of `printf` in memory, read one after the other.
+
+    Args:
+        address: The address of the first argument.
+
+    Attributes:
+        address: The address after the last argument that was read.
+        count: The number of arguments that were read.
+    """
 
     def __init__(self, address: int) -> None:
         self.address, self.count = address, 0
@@ -33,10 +43,12 @@ class _Arguments:
     def format(self, conversion: re.Match[str]) -> str:
         """Return the text for a conversion such as "%5.2f", with the arguments that belong to it."""
         specification, (is_long, letter) = conversion[0].encode(), conversion.groups()
+        # A "*" stands for a width or precision that is an argument.
         values = [self.read(ctypes.c_int32) for _ in range(conversion[0].count("*"))]
         if letter in "aAeEfFgG":
             values.append(self.read(ctypes.c_double))
         elif letter != "%":
+            # Strings (s) and pointers (p) are addresses of 64 bits.
             values.append(self.read(ctypes.c_int64 if is_long or letter in "sp" else ctypes.c_int32))
         size = _snprintf(None, 0, specification, *values)
         buffer = ctypes.create_string_buffer(size + 1)

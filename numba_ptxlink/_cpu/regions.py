@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+# The first address and the end address of a region.
 _PAIR = struct.Struct("<2Q")
 PAIR_SIZE = _PAIR.size
+"""The size of a region in a RegionTable, in bytes."""
 
 
 class Region(NamedTuple):
@@ -55,9 +57,11 @@ class RegionTable(NamedTuple):
 
     @classmethod
     def of(cls, regions: Sequence[Region]) -> RegionTable:
-        """Return the table of listed regions."""
+        """Return the table of *regions*, all of which `find_near` returns."""
         writable, read_only = (
-            b"".join(_PAIR.pack(region.address, region.end) for region in regions if region.writable is flag)
-            for flag in (True, False)
+            b"".join(
+                _PAIR.pack(region.address, region.end) for region in regions if region.writable == writable
+            )
+            for writable in (True, False)
         )
         return cls(writable, read_only, lambda _: regions)

@@ -17,29 +17,37 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_STATIC_SHARED_BYTES = 48 << 10
-"""The limit of a block without dynamic memory ("Technical Specifications per Compute Capability")."""
+"""The limit of static shared memory ("Technical Specifications per Compute Capability")."""
 MAX_BLOCK_THREADS = 1024
-_WORD = re.compile(r"[\w$%]+")
-# Predicates do not count, since they have separate registers.
+_NAME = re.compile(r"[\w$%]+")
+# Such as `.reg .b32 %r<12>`. Predicates (`.reg .pred`) do not count, since they have separate registers.
 _REGISTERS = re.compile(r"\.reg\s+\.[a-z](\d+)\s+%\w+<(\d+)>")
-_MIN_REGISTERS, _MAX_REGISTERS = 16, 255
+_MIN_REGISTERS, _MAX_REGISTERS = 16, 255  # The registers of a thread.
 
 
 def static_shared_sizes(module: ptx.Module) -> Mapping[str, int]:
-    """Return the bytes of static shared memory of each kernel: of variables that it and its callees name."""
-    variables = {variable.name: variable.size for variable in module.variables if variable.memory == "shared"}
+    """
+    Return the bytes of static shared memory of each kernel, by name.
+
+    Counted are the variables that the kernel and its direct and indirect callees name or declare.
+    """
+    variable_sizes = {
+        variable.name: variable.size for variable in module.variables if variable.memory == "shared"
+    }
     functions = {function.name: function for function in module.functions if function.defined}
-    names = {name: set(_WORD.findall(_body_text(function))) for name, function in functions.items()}
-    local = {name: _local_shared_size(function) for name, function in functions.items()}
+    # The names that each function contains, among them those of its callees.
+    names = {name: set(_NAME.findall(_body_text(function))) for name, function in functions.items()}
+    declared_sizes = {name: _declared_shared_size(function) for name, function in functions.items()}
     sizes = {}
     for kernel in (name for name, function in functions.items() if function.kind == "entry"):
-        reached, pending = {kernel}, [kernel]
+        reachable, pending = {kernel}, [kernel]
         while pending:
-            callees = names[pending.pop()] & functions.keys() - reached
-            reached |= callees
+            callees = names[pending.pop()] & functions.keys() - reachable
+            reachable |= callees
             pending += callees
-        used = set().union(*(names[name] for name in reached)) & variables.keys()
-        sizes[kernel] = sum(variables[name] for name in used) + sum(local[name] for name in reached)
+        used = set().union(*(names[name] for name in reachable)) & variable_sizes.keys()
+        sizes[kernel] = sum(variable_sizes[name] for name in used)
+        sizes[kernel] += sum(declared_sizes[name] for name in reachable)
     return sizes
 
 
@@ -59,8 +67,10 @@ def undefined_function_reason(module: ptx.Module) -> str:
     defined = {function.name for function in module.functions if function.defined}
     defined |= {alias.name for alias in module.aliases}
     for name in (function.name for function in module.functions if function.name not in defined):
-        # Functions of the device runtime, which the CPU lacks, may be in kernels that are not launched.
+        # The device runtime (cudaLaunchDevice and so on), which the CPU lacks, is no reason to refuse the
+        # module: kernels that call it need not be launched.
         is_provided = name in EXTERNAL_FUNCTIONS or name.startswith(("cuda", "__cuda"))
+        # Such as `call.uni (retval), f, (param0);`.
         if not is_provided and re.search(rf"\bcall\b[^;]*[\s,]{re.escape(name)}\s*[,;]", module.text):
             return f"ptxas fatal   : Unresolved extern function '{name}'{_first_call(module, name)}"
     return ""
@@ -91,9 +101,9 @@ def max_block_threads(kernel: ptx.Function) -> int:
 
 def estimated_registers(kernel: ptx.Function) -> int:
     """
-    Return a guess at the number of registers of a thread, which only a compiler for a GPU determines.
+    Return a guess at the number of 32-bit registers of a thread, which only a compiler for a GPU determines.
 
-    The guess is half of the registers that PTX declares, in which each value has another register.
+    The guess is half of the registers that PTX declares: PTX has one for each value, and never uses it again.
     """
     declared = sum(
         int(count) * max(int(bits) // 32, 1) for bits, count in _REGISTERS.findall(_body_text(kernel))
@@ -102,7 +112,7 @@ def estimated_registers(kernel: ptx.Function) -> int:
 
 
 def _declared_number(kernel: ptx.Function, directive: str, limit: int) -> int:
-    """Return the product of the numbers after a directive of a kernel, and *limit* if that is less."""
+    """Return the product of the numbers after a directive, 256 for `.maxntid 16, 16`, but at most *limit*."""
     words = [word.lstrip(".") for word in kernel.directives if word not in ",()"]
     if directive not in words:
         return limit
@@ -114,8 +124,8 @@ def _body_text(function: ptx.Function) -> str:
     return function.text[slice(*function.body_span)]
 
 
-def _local_shared_size(function: ptx.Function) -> int:
-    """Return the bytes of shared memory that the body declares."""
+def _declared_shared_size(function: ptx.Function) -> int:
+    """Return the bytes of shared memory that the body of a function declares."""
     if ".shared" not in _body_text(function):
         return 0
     declarations = [statement for statement in function.body if isinstance(statement, ptx.Declaration)]

@@ -1,13 +1,14 @@
 """
 Launch kernels and call device functions of PTX on the CPU, on memory of this process.
 
-Each worker executes a part of the blocks, one after the other; a cooperative launch has a worker for each
-block.
+A worker executes blocks, one after the other, in memory of its own. Several workers in threads share the
+blocks of a launch; a cooperative launch, whose blocks wait for each other, has a worker for each block.
 """
 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,8 +37,8 @@ __all__ = ["CpuProgram", "Region", "byte_sizes"]
 
 # A call of a device function runs in a block of one thread.
 _CALL_CONFIG = Configuration((1, 1, 1), (1, 1, 1))
-_GRID_WORKSPACE_BYTES = 64
-_MAX_IDLE_KEYS = 64
+_GRID_WORKSPACE_BYTES = 64  # For the variables of cooperative groups at the barrier of the grid.
+_MAX_IDLE_KEYS = 64  # The number of different launches of which workers are kept.
 _UNLIMITED_STEPS = 1 << 62
 # Limits of all devices; "Technical Specifications per Compute Capability" in the CUDA C++ Programming Guide.
 _MAX_BLOCK_THREADS, _MAX_SHARED_BYTES = 1024, 227 << 10
@@ -48,13 +49,22 @@ _HEAP_BYTES = 8 << 20
 
 
 def byte_sizes(variables: Sequence[formats.Variable]) -> list[int]:
-    """Return the size of each parameter, or result, of a function in bytes."""
+    """Return the size of each variable, a parameter or result of a function, in bytes."""
     # A `.pred` and an array without elements have size 0, and take a byte.
     return [max(variable.size, 1) for variable in variables]
 
 
 class _PackedLaunch(NamedTuple):
-    """A launch whose arguments are packed; see `CpuProgram.launch_packed`."""
+    """
+    A launch whose arguments are in a buffer, or a call of a device function, which has none.
+
+    Args:
+        entry: The compiled kernel or function.
+        launch_config: The grid, the blocks, and other properties of the launch.
+        params_address: The address of the parameter buffer; 0 for a device function.
+        regions: The memory of the caller that the code may access.
+        step_limit: The maximum number of iterations of all loops of a thread; None for no limit.
+    """
 
     entry: CompiledEntry
     launch_config: Configuration
@@ -64,7 +74,7 @@ class _PackedLaunch(NamedTuple):
 
     @property
     def worker_key(self) -> tuple[Any, ...]:
-        """The key of workers that can be used again."""
+        """The key of the workers in `CpuProgram` that can also execute this launch."""
         return self.entry.name, self.launch_config.block, self.launch_config.shared, self.step_limit
 
 
@@ -77,7 +87,7 @@ class CpuProgram:
 
     Args:
         text: The PTX.
-        checks: The names of checks, True for memcheck, or False for none.
+        checks: The names of checks; True for memcheck, or False for none.
 
     Attributes:
         module: The PTX module.
@@ -94,12 +104,14 @@ class CpuProgram:
             raise LaunchError(f"The PTX is malformed: {unparsed[0].cause}; correct it.")
         self._checks = parse_checks(checks)
         if needs_accesses(self._checks):
-            # Code that is loaded later calls functions of the library.
+            # The machine code calls functions of the library, which therefore is loaded first.
             load_check_library()
         self._code = CompiledModule(self.module, checks=self._checks)
+        # The reports of checks that were logged, so that each is logged once.
         self._logged_reports: set[tuple[Any, ...]] = set()
+        # The sizes and offsets of the parameters of each kernel, by name.
         self._param_layouts: dict[str, tuple[list[int], list[int]]] = {}
-        # Workers of launches that have finished, by kernel, block, dynamic shared memory and limit of steps.
+        # Workers of launches that have finished, by `_PackedLaunch.worker_key`.
         self._idle_workers: dict[tuple[Any, ...], list[Worker]] = {}
         self._heap = Buffer(_HEAP_BYTES)
         # The words that @ptxlink.allocate reads: state, size and address of the heap.
@@ -149,13 +161,13 @@ class CpuProgram:
             name: The kernel.
             launch_config: The grid, the blocks, and other properties of the launch.
             params: The bytes of each parameter.
-            regions: The memory that it may access besides the variables of the module.
+            regions: The memory that the kernel may access besides the variables of the module.
             steps: The maximum number of iterations of all loops of a thread; None for no limit.
 
         Raises:
-            DeviceFaultError: A thread faulted, as at an access out of bounds. Names the instruction.
-            LaunchError: The parameters have other sizes, no GPU supports the configuration, or the CPU does
-                not.
+            DeviceFaultError: A thread faulted, as at an access out of bounds; the error names the statement.
+            LaunchError: The kernel has parameters of other sizes, or the configuration exceeds the limits of
+                GPUs, or needs streams or clusters, which the CPU lacks.
         """
         _check_config(name, launch_config)
         expected_sizes, offsets = self._param_layout(name)
@@ -190,40 +202,45 @@ class CpuProgram:
         steps: int | None = None,
     ) -> None:
         """
-        Launch a kernel whose configuration and arguments have been checked.
+        Launch a kernel whose configuration and arguments have been checked, and wait until it has finished.
 
         Args:
             name: The kernel.
             launch_config: The grid, the blocks, and other properties of the launch.
             params_address: The address of the parameter buffer.
-            regions: The memory that it may access besides the variables of the module.
+            regions: The memory that the kernel may access besides the variables of the module.
             steps: The maximum number of iterations of all loops of a thread; None for no limit.
 
         Raises:
-            DeviceFaultError: A thread faulted, as at an access out of bounds. Names the instruction.
+            DeviceFaultError: A thread faulted, as at an access out of bounds; the error names the statement.
         """
         packed = _PackedLaunch(self._code.entry(name), launch_config, params_address, regions, steps)
         if launch_config.cooperative:
             self._launch_cooperative(packed)
             return
-        blocks = math.prod(launch_config.grid)
-        count = min(config().cpu_threads, blocks)
-        workers = [self._take_worker(packed) for _ in range(count)]
+        block_count = math.prod(launch_config.grid)
+        worker_count = min(config().cpu_threads, block_count)
+        workers = [self._take_worker(packed) for _ in range(worker_count)]
         _begin_checks(workers)
-        if count == 1:
-            self._run(packed.entry, workers[0], "ptxlink.run_grid", 0, blocks)
+
+        def run_part(worker: Worker, first_block: int, count: int) -> None:
+            self._run(packed.entry, worker, "ptxlink.run_grid", first_block, count)
+
+        if worker_count == 1:
+            run_part(workers[0], 0, block_count)
         else:
-            parallel.run_blocks(workers, blocks, lambda *part: self._run_part(packed.entry, *part))
+            parallel.run_blocks(workers, block_count, run_part)
         for worker in workers:
             self._keep_worker(packed, worker)
 
     def _launch_cooperative(self, packed: _PackedLaunch) -> None:
         """Launch a kernel whose blocks wait for each other, so that all are resident: one worker for each."""
         workspace = Buffer(_GRID_WORKSPACE_BYTES)
-        blocks = math.prod(packed.launch_config.grid)
-        workers = [self._create_worker(packed, workspace) for _ in range(blocks)]
+        block_count = math.prod(packed.launch_config.grid)
+        workers = [self._create_worker(packed, workspace) for _ in range(block_count)]
         _begin_checks(workers)
-        ready = dict.fromkeys(range(blocks), Resume.START)
+        # The blocks that can run, by index, with the point where each continues.
+        ready = dict.fromkeys(range(block_count), Resume.START)
         at_grid_barrier: list[int] = []
         while ready:
             yielded = []
@@ -253,10 +270,10 @@ class CpuProgram:
 
         Args:
             name: The function.
-            count: The number of elements.
+            count: The number of elements, which is that of the calls.
             param_arrays: For each parameter the address of the first element, and the stride in bytes.
             result_array: Address and stride of the results; ignored if the function has no result.
-            regions: The memory that it may access besides the variables of the module.
+            regions: The memory that the function may access besides the variables of the module.
             steps: The maximum number of iterations of all loops of a call; None for no limit.
 
         Raises:
@@ -264,15 +281,15 @@ class CpuProgram:
             LaunchError: The function has a barrier or a warp operation.
         """
         packed = _PackedLaunch(self._code.entry(name), _CALL_CONFIG, 0, RegionTable.of(regions), steps)
-        pairs = [*([result_array] if self.functions[name].results else []), *param_arrays]
-        arrays = (ctypes.c_int64 * (2 * len(pairs)))(*(part for pair in pairs for part in pair))
+        array_pairs = [*([result_array] if self.functions[name].results else []), *param_arrays]
+        arrays = (ctypes.c_int64 * (2 * len(array_pairs)))(*itertools.chain.from_iterable(array_pairs))
         worker = self._take_worker(packed)
         _begin_checks([worker])
         self._run(packed.entry, worker, "ptxlink.run_elements", ctypes.addressof(arrays), count)
         self._keep_worker(packed, worker)
 
     def _take_worker(self, packed: _PackedLaunch) -> Worker:
-        """Return the worker of a finished launch with blocks of the same size, or a new worker."""
+        """Return the worker of a finished launch with the same `worker_key`, or a new worker."""
         try:
             worker = self._idle_workers[packed.worker_key].pop()
         except (KeyError, IndexError):
@@ -281,13 +298,14 @@ class CpuProgram:
         return worker
 
     def _keep_worker(self, packed: _PackedLaunch, worker: Worker) -> None:
-        """Keep a worker for the next launch, unless its memory is large."""
+        """Keep a worker for the next launch of the kernel, unless the worker's memory is large."""
         if len(self._idle_workers) > _MAX_IDLE_KEYS:
             self._idle_workers.clear()
         if worker.is_small:
             self._idle_workers.setdefault(packed.worker_key, []).append(worker)
 
     def _create_worker(self, packed: _PackedLaunch, workspace: Buffer | None = None) -> Worker:
+        """Return a worker for a launch; *workspace* is None if the launch is not cooperative."""
         program_regions = [*self.variables.values(), self._heap.region("the heap")]
         if workspace:
             program_regions.append(workspace.region("the workspace of the grid barrier"))
@@ -322,7 +340,12 @@ class CpuProgram:
         count: int,
         resume_mode: Resume = Resume.START,
     ) -> int:
-        """Execute blocks, or call a function for elements, as `Worker.run` does; raise the fault, if any."""
+        """
+        Execute blocks, or call a function for elements, as `Worker.run` does; log the reports of checks.
+
+        Raises:
+            DeviceFaultError: A thread faulted.
+        """
         status = worker.run(self._code.address(executor), entry.address, start, count, resume_mode)
         if worker.checks:
             worker.checks.log_reports(self._launch_description(entry, worker), self._logged_reports)
@@ -330,9 +353,6 @@ class CpuProgram:
             function, statement = entry.fault_sites[worker.fault_record.fault_site]
             raise faults.fault_error(self.module, entry.name, function, statement, worker)
         return status
-
-    def _run_part(self, entry: CompiledEntry, worker: Worker, first: int, count: int) -> None:
-        self._run(entry, worker, "ptxlink.run_grid", first, count)
 
     def _launch_description(self, entry: CompiledEntry, worker: Worker) -> Launch:
         """Return the description of a launch for reports of checks."""
@@ -342,19 +362,15 @@ class CpuProgram:
             return faults.find_location(self.module, function, statement)
 
         def name_of(address: int) -> str:
-            near = (
-                region for region in worker.regions_near(address) if region.address <= address < region.end
-            )
-            return next((region.name for region in near), "")
+            regions = worker.regions_near(address)
+            return next((region.name for region in regions if region.address <= address < region.end), "")
 
-        context = worker.context
-        return Launch(
-            written_name(entry.name), tuple(context.nctaid), tuple(context.ntid), location_of, name_of
-        )
+        grid, block = tuple(worker.context.nctaid), tuple(worker.context.ntid)
+        return Launch(written_name(entry.name), grid, block, location_of, name_of)
 
 
 def _begin_checks(workers: Sequence[Worker]) -> None:
-    """Give the checks of all workers one launch number: only accesses of the same launch are compared."""
+    """Give the checks of all workers one launch number, since only accesses of one launch can race."""
     launch_number = 0
     for worker in workers:
         if worker.checks:
@@ -362,17 +378,18 @@ def _begin_checks(workers: Sequence[Worker]) -> None:
 
 
 def _check_config(name: str, launch_config: Configuration) -> None:
-    """Raise LaunchError if no GPU supports the configuration of a launch, or the CPU does not."""
+    """Raise LaunchError if a configuration exceeds the limits of GPUs, or needs streams or clusters."""
     threads = math.prod(launch_config.block)
     if threads > _MAX_BLOCK_THREADS or launch_config.shared > _MAX_SHARED_BYTES:
         raise LaunchError(
             f"Kernel {name} was given blocks of {threads} threads with {launch_config.shared} bytes of "
             f"dynamic shared memory; no device has more than {_MAX_BLOCK_THREADS} threads and "
-            f"{_MAX_SHARED_BYTES} bytes a block."
+            f"{_MAX_SHARED_BYTES} bytes a block. Pass smaller blocks, or less shared memory."
         )
     if launch_config.stream not in _DEFAULT_STREAMS:
         raise LaunchError(
-            "There are no streams on the CPU, where each launch ends before the next; leave the stream out."
+            f"Kernel {name} was given a stream. There are no streams on the CPU, where each launch ends "
+            "before the next; leave the stream out."
         )
     if launch_config.cluster and math.prod(launch_config.cluster) > 1:
         raise LaunchError(f"Kernel {name}: clusters are not executed on the CPU; leave cluster out.")

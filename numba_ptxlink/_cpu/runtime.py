@@ -1,8 +1,9 @@
 """
 Define the structures that Python shares with generated code, and read the LLVM IR that all programs share.
 
-A worker has a BlockContext, a ThreadRecord for each suspended thread, and a FaultRecord. In the text of LLVM
-IR, `$context.params` is the offset of a field in bytes, and `$fault.trap` the value of a member of an enum.
+Each worker, which executes blocks, has a BlockContext, a ThreadRecord for each thread of a block that can
+suspend, and a FaultRecord. In the text of LLVM IR, `$context.params` is the offset of a field in bytes, and
+`$fault.trap` the value of a member of an enum.
 """
 
 from __future__ import annotations
@@ -54,15 +55,15 @@ class Scope(IntEnum):
 
 
 class ThreadState(IntEnum):
-    """Whether a thread has exited, or else the event that resumes it."""
+    """Whether a thread has exited, or else why it is suspended."""
 
     EXITED = 0
-    BARRIER = 1
-    WARP = 2
+    BARRIER = 1  # At a barrier of its block.
+    WARP = 2  # In an operation that exchanges values in its warp.
     ACTIVEMASK = 3
-    YIELDED = 4
+    YIELDED = 4  # In a long loop, so that other threads run.
     GRID_BARRIER = 5
-    RELEASED = 6
+    RELEASED = 6  # Its barrier has opened: the scheduler resumes the thread next.
 
 
 class BlockStatus(IntEnum):
@@ -70,7 +71,7 @@ class BlockStatus(IntEnum):
 
     FINISHED = 0
     FAULTED = 1
-    RESUMED = 2
+    RESUMED = 2  # A step has resumed threads, so that there may be another step.
     AT_GRID_BARRIER = 3
     YIELDED = 4
 
@@ -85,10 +86,10 @@ class Resume(IntEnum):
 
 class FaultRecord(ctypes.Structure):
     """
-    The first fault of a worker; the context contains the block and the thread.
+    The first fault of a worker, whose BlockContext has the block and the thread.
 
-    `kind` is a Fault, and `fault_site` the number of the statement. For a failed assertion, `address` and
-    `size` are the addresses of two C strings: the condition and the file.
+    `kind` is a Fault, and `fault_site` the number of the statement. `address` and `size` describe an access.
+    For a failed assertion, they are the addresses of two C strings: the condition and the file.
     """
 
     _fields_ = tuple((name, ctypes.c_uint64) for name in ("kind", "fault_site", "address", "size"))
@@ -96,32 +97,36 @@ class FaultRecord(ctypes.Structure):
 
 class BlockContext(ctypes.Structure):
     """
-    State that the threads of a block share; each worker has one. `current_thread` is the thread that runs.
+    State that the threads of a block share; each worker has one. Sizes are in bytes.
 
+    `current_thread` is the index of the running thread in its block. `local_size` and `frame_size` are those
+    of one thread. `shared_base` is the address of shared memory less SHARED_START. `workspace` is the address
+    of the memory that cooperative groups use for the barrier of the grid.
     `regions` are pairs of a first address and an end; the first `writable_count` of the `region_count` pairs
-    may be written. `region_cache` has a pair for each access of the code: the region that it used last.
-    `heap` is three words: the state of the allocator, the size of the heap, and its address.
+    may be written. `region_cache` has a pair for each access in the code: the region that the access used
+    last. `heap` is three words: the state of the allocator, the size of the heap, and its address.
     `checks` is the state of racecheck and initcheck, and `check_barrier` the function of synccheck, or null.
     `barrier_arrivals` counts the threads that executed `bar.arrive`, for each barrier of the block.
     """
 
     _fields_ = (
-        *((axes, ctypes.c_uint32 * 3) for axes in ("ntid", "ctaid", "nctaid")),
+        *((name, ctypes.c_uint32 * 3) for name in ("ntid", "ctaid", "nctaid")),
         *(
-            (n, ctypes.c_uint32)
-            for n in ("dynamic_shared_size", "thread_count", "current_thread", "cooperative")
+            (name, ctypes.c_uint32)
+            for name in ("dynamic_shared_size", "thread_count", "current_thread", "cooperative")
         ),
         *(
-            (size, ctypes.c_uint64)
-            for size in ("shared_size", "local_size", "local_total_size", "frame_size")
+            (name, ctypes.c_uint64)
+            for name in ("shared_size", "local_size", "local_total_size", "frame_size")
         ),
-        *((n, ctypes.c_uint64) for n in ("shared_base", "workspace", "region_count", "writable_count")),
+        *((name, ctypes.c_uint64) for name in ("shared_base", "workspace", "region_count", "writable_count")),
         ("step_limit", ctypes.c_uint64),
-        *((memory, ctypes.c_void_p) for memory in ("regions", "heap", "params", "local_base")),
-        *((memory, ctypes.c_void_p) for memory in ("coroutine_frames", "thread_records")),
-        *((memory, ctypes.c_void_p) for memory in ("region_cache", "fault_record")),
-        *((function, ctypes.c_void_p) for function in ("print_function", "call_object", "to_long", "decref")),
-        *((function, ctypes.c_void_p) for function in ("restore_thread", "check_signals", "save_thread")),
+        *((name, ctypes.c_void_p) for name in ("regions", "heap", "params", "local_base")),
+        *((name, ctypes.c_void_p) for name in ("coroutine_frames", "thread_records")),
+        *((name, ctypes.c_void_p) for name in ("region_cache", "fault_record")),
+        # Functions of Python that generated code calls, see `_PYTHON_FUNCTIONS` in worker.py.
+        *((name, ctypes.c_void_p) for name in ("print_function", "call_object", "to_long", "decref")),
+        *((name, ctypes.c_void_p) for name in ("restore_thread", "check_signals", "save_thread")),
         ("python_thread", ctypes.c_void_p),
         ("barrier_arrivals", ctypes.c_uint32 * 16),
         *((name, ctypes.c_void_p) for name in ("checks", "check_barrier")),
@@ -132,16 +137,18 @@ class ThreadRecord(ctypes.Structure):
     """
     A suspended thread.
 
-    `key` is the mask of a warp operation, or the number of a barrier, and `expected_count` how many threads
-    the barrier is for (0 for all). `value` is the operand of a warp operation; `seen` is the copy that other
-    threads read, since a fast thread may already store its next operand. `group` is the mask of the lanes
-    that take part in a warp operation, or the number of threads that reached a barrier.
+    `handle` is the address of its coroutine frame, `number` its index in the block, and `state` a
+    ThreadState. `key` is the mask of a warp operation, or the number of a barrier, and `expected_count` how
+    many threads the barrier is for (0 for all). `value` is the operand of a warp operation; `seen` is the
+    copy that other threads read, since a fast thread may already store its next operand. `group` is the mask
+    of the lanes that take part in a warp operation, or the number of threads that reached a barrier.
     """
 
     _fields_ = (
         ("handle", ctypes.c_void_p),
         *((name, ctypes.c_uint64) for name in ("value", "seen")),
-        *((n, ctypes.c_uint32) for n in ("state", "key", "expected_count", "fault_site", "group", "number")),
+        *((name, ctypes.c_uint32) for name in ("state", "key", "expected_count")),
+        *((name, ctypes.c_uint32) for name in ("fault_site", "group", "number")),
     )
 
 
@@ -160,8 +167,9 @@ def thread_field_offset(name: str) -> int:
 
 _STRUCTURES = {"context": BlockContext, "thread": ThreadRecord, "fault_record": FaultRecord}
 _ENUMERATIONS = {"state": ThreadState, "fault": Fault, "status": BlockStatus, "resume": Resume}
-_PLACEHOLDER = re.compile(r"\$(\w+)\.(\w+)")
-# For each array of `elementwise.ll`: its address and stride, and the address of an element.
+_PLACEHOLDER = re.compile(r"\$(\w+)\.(\w+)")  # Such as `$context.params`.
+# LLVM IR for array {0} of `elementwise.ll`: its address %a0 and stride %s0, and the address %e0 of an
+# element.
 _ARRAY_ARGUMENT = """\
   %a{0}.at = getelementptr [2 x i64], ptr %arrays, i64 {0}
   %a{0} = load ptr, ptr %a{0}.at
@@ -176,19 +184,25 @@ _ELEMENT_POINTER = """\
 def read_ir(name: str) -> str:
     """Return a file of LLVM IR, with the offsets and values that its placeholders name."""
 
-    def fill(match: re.Match[str]) -> str:
-        group, member = match.groups()
+    def value_of(placeholder: re.Match[str]) -> str:
+        group, member = placeholder.groups()
         if group in _ENUMERATIONS:
             return str(int(_ENUMERATIONS[group][member.upper()]))
         if (group, member) == ("thread", "size"):
             return str(THREAD_RECORD_SIZE)
         return str(getattr(_STRUCTURES[group], member).offset)
 
-    return _PLACEHOLDER.sub(fill, Path(__file__).with_name(name).read_text())
+    return _PLACEHOLDER.sub(value_of, Path(__file__).with_name(name).read_text())
 
 
 def block_entry(name: str, *, suspends: bool) -> str:
-    """Return the LLVM function that executes a block of a kernel."""
+    """
+    Return the LLVM function that executes a block of a kernel.
+
+    Args:
+        name: The kernel.
+        suspends: Whether a thread may suspend, so that the kernel is a coroutine.
+    """
     template = read_ir("coroutine_block.ll" if suspends else "plain_block.ll")
     arguments = "ptr %ctx, ptr %region_cache, ptr %local, ptr %limit, i32 %x, i32 %y, i32 %z"
     return template.replace("$arguments", arguments).replace("$name", name)
@@ -202,7 +216,7 @@ def elementwise_entry(name: str, count: int) -> str:
         name: The function.
         count: The number of its results and parameters, each of which has an array.
     """
-    parts = {
+    placeholder_values = {
         "$arrays": "\n".join(map(_ARRAY_ARGUMENT.format, range(count))),
         "$elements": "\n".join(map(_ELEMENT_POINTER.format, range(count))),
         "$pointers": "".join(f", ptr %e{index}" for index in range(count)),
@@ -210,6 +224,6 @@ def elementwise_entry(name: str, count: int) -> str:
         "$name": name,
     }
     text = read_ir("elementwise.ll")
-    for placeholder, part in parts.items():
-        text = text.replace(placeholder, part)
+    for placeholder, value in placeholder_values.items():
+        text = text.replace(placeholder, value)
     return text

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 _ADDRESS_BYTE = re.compile(r"0xFF((?:00)*)\s*\((.+)\)")
 _ADDRESS_BYTES = 8
 _NAME = re.compile(r"[\w$%]+")
+# Such as `x`, `x+4` and `generic(x)+4`.
 _SYMBOL_WITH_OFFSET = re.compile(r"(?:generic\()?\s*([\w$%]+)\s*\)?\s*(?:\+\s*(\d+))?")
-# Code only compares function addresses, also to call a pointer. So the addresses need not be valid, and are
-# outside of the address space.
+# Generated code only compares function addresses, even to call a pointer. So the addresses need not be valid,
+# and lie outside of the address space of a process.
 _FIRST_FUNCTION_ADDRESS, _FUNCTION_DISTANCE = 1 << 60, 16
 
 
@@ -61,7 +62,7 @@ class Symbols:
 
     @property
     def address_taken(self) -> frozenset[str]:
-        """The functions whose address is in an initialiser or in a register, by name."""
+        """The names of the functions whose address is in an initialiser, or moved to a register."""
         # Not a cached_property, whose lock, before Python 3.12, could stay locked in a forked child.
         if self._address_taken is None:
             self._address_taken = self._find_address_taken()
@@ -115,41 +116,47 @@ class Symbols:
                 f"The PTX declares the variable {variable.name} without defining it; link the file that "
                 "defines it as well."
             )
-        bits, count = (
-            variable.bits // variable.vector_length,
-            math.prod(map(int, filter(None, variable.array_dims))),
-        )
+        bits = variable.bits // variable.vector_length
+        count = math.prod(map(int, filter(None, variable.array_dims))) * variable.vector_length
+        # The values of `{{1, 2}, {3, 4}}` are one list.
         initial_values = [text.strip() for text in re.split("[{},]", variable.initial) if text.strip()]
-        if variable.initial.count("{") > 1 and len(initial_values) != count * variable.vector_length:
+        if variable.initial.count("{") > 1 and len(initial_values) != count:
             raise LaunchError(
                 f"The initialiser of variable {variable.name} has incomplete rows; write out all {count} "
                 "values."
             )
-        zeros = max(variable.size - len(initial_values) * bits // 8, 0)
-        fields = [*self._fields(variable, initial_values, bits), (f"[{zeros} x i8]", "zeroinitializer")]
-        types, content = ", ".join(field_type for field_type, _ in fields), ", ".join(map(" ".join, fields))
+        zero_bytes = max(variable.size - len(initial_values) * bits // 8, 0)
+        fields = [*self._fields(variable, initial_values, bits), (f"[{zero_bytes} x i8]", "zeroinitializer")]
+        types = ", ".join(field_type for field_type, _ in fields)
+        content = ", ".join(f"{field_type} {value}" for field_type, value in fields)
         alignment = max(variable.alignment, 16)
         return f'@"v.{variable.name}" = global <{{{types}}}> <{{{content}}}>, align {alignment}'
 
     def _fields(
         self, variable: ptx.Variable, initial_values: Sequence[str], bits: int
     ) -> Iterator[tuple[str, str]]:
-        """Yield the type and value of each field of an initialiser; the bytes of an address are one field."""
+        """
+        Yield the type and value of each field of an initialiser.
+
+        Eight values that are the bytes 0 to 7 of one address become one field.
+        """
         position = 0
         while position < len(initial_values):
             matches = [
                 _ADDRESS_BYTE.fullmatch(text) for text in initial_values[position : position + _ADDRESS_BYTES]
             ]
-            masks = [(len(match[1]) // 2, match[2]) for match in matches if match]
-            if bits == 8 and masks and masks == [(index, masks[0][1]) for index in range(_ADDRESS_BYTES)]:
-                yield "i64", self._initial_value(variable, masks[0][1], 64)
+            # The index of each byte in its address (the number of "00" in the mask), and the address.
+            address_bytes = [(len(match[1]) // 2, match[2]) for match in matches if match]
+            address = address_bytes[0][1] if address_bytes else ""
+            if bits == 8 and address_bytes == [(index, address) for index in range(_ADDRESS_BYTES)]:
+                yield "i64", self._initial_value(variable, address, 64)
                 position += _ADDRESS_BYTES
             else:
                 yield f"i{bits}", self._initial_value(variable, initial_values[position], bits)
                 position += 1
 
     def _initial_value(self, variable: ptx.Variable, text: str, bits: int) -> str:
-        """Return a value of an initialiser: a number, or an address with an offset."""
+        """Return a value of an initialiser in LLVM IR: a number, or an address with an offset."""
         match = _SYMBOL_WITH_OFFSET.fullmatch(text)
         with contextlib.suppress(UnsupportedInstruction):
             value = parse_number(text, bits)

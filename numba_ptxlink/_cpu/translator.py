@@ -19,17 +19,21 @@ if TYPE_CHECKING:
 
     from .entry_module import EntryModule
 
-# Bits of the result types of operations, see instructions.ll.
-_RESULT_WIDTHS = {"p": 1, "u": 32, "l": 64}
+# The bits of the result of an operation, by the letter of the result type in instructions.ll.
+_RESULT_BITS = {"p": 1, "u": 32, "l": 64}
 _POINTER_BYTES = 8
-# A symbol, with the index of an element and an offset.
+# Each call takes this much local memory at least, so that endless recursion exhausts it (a fault) before the
+# C stack (a crash). Variables begin at its multiples.
+_CALL_BYTES = 64
+# A symbol, with the index of an element and an offset: `x`, `x[1]`, `x+4`, `x[1]+4`.
 _SYMBOL_OPERAND = re.compile(r"([\w$%]+)\s*(?:\[\s*(\d\w*)\s*\])?\s*(?:\+\s*(-?\d\w*))?")
 COMMON_PARAMETERS = (
     "ptr %ctx, ptr %region_cache, ptr {local}, ptr %limit, i32 %tx, i32 %ty, i32 %tz, ptr %params, "
     "ptr %thread_record"
 )
 """Parameters of every function before its own; `{local}` is the address of its local memory."""
-# Iterations until a loop checks for signals and the step limit; a coroutine also yields to other threads.
+# Iterations until a loop checks for signals and the step limit; a coroutine then also yields to other
+# threads.
 _BACK_EDGES_PER_CHECK, _BACK_EDGES_PER_YIELD = 1 << 20, 1 << 12
 
 
@@ -54,14 +58,14 @@ class Storage:
 
 
 class _ContextValues(dict[str, Any]):
-    """Values of a template by name. Other names are fields of BlockContext, loaded at their first use."""
+    """Values of a template by name. Other names are fields of BlockContext, for which a load is emitted."""
 
     def __init__(self, b: Translator, values: dict[str, object]) -> None:
         super().__init__(values)
         self._b = b
 
     def __missing__(self, name: str) -> str | list[str]:
-        if getattr(BlockContext, name).size > _POINTER_BYTES:
+        if getattr(BlockContext, name).size > _POINTER_BYTES:  # Three numbers, for x, y and z.
             return [self._b.load_context_field(name, axis) for axis in range(3)]
         return self._b.load_context_field(name)
 
@@ -73,12 +77,14 @@ class Translator(IRBuilder):
     Args:
         module: State that all functions of the LLVM module share.
         function: The PTX function.
-        labels: The statement indices of labels, by block and name.
+        labels: The statement indices of labels, by name and the number of the PTX block (braces) around them.
         suspends: Whether a thread may suspend in the function.
 
     Attributes:
         scope: The names that are declared at the current statement.
         statement_index: The index of the current statement in the function's body.
+        carry_flag: The address of the carry that `add.cc` writes, an i1.
+        origins: The instructions that computed the values of each register, see nan_bits.py.
         reads_workspace: Whether the code so far reads the address of the grid barrier's workspace.
         uses_short_pointers: Whether the code so far has addresses of variables in 32-bit registers.
         pointers: The addresses of the function's results and parameters.
@@ -115,30 +121,35 @@ class Translator(IRBuilder):
             self.declare(variable.name, variable, pointer)
 
     def emit_step_counters(self) -> None:
-        """Initialise the counters of loop iterations at the beginning of the function."""
-        # Before this, a coroutine returns its size: there are no parameters then.
+        """Initialise the counters of loop iterations at the beginning of the function's body."""
+        # The lines before the body return the size of a coroutine's frame if it is called for the size: it
+        # has no parameters then, which therefore are copied to local memory after these lines.
         self._body_begin = len(self.lines)
         steps = self.load_context_field("step_limit")
-        first = self.call("llvm.smin.i64", "i64", f"i64 {steps}", f"i64 {self._check_interval}")
-        self.emit(f"store i32 {self.resize(first, 64, 32)}, ptr {self._back_edges_left}")
-        self.emit(f"store i64 {self.emit_op('sub', 'i64', steps, first)}, ptr {self._steps_left}")
+        granted = self.call("llvm.smin.i64", "i64", f"i64 {steps}", f"i64 {self._check_interval}")
+        self.emit(f"store i32 {self.resize(granted, 64, 32)}, ptr {self._back_edges_left}")
+        self.emit(f"store i64 {self.emit_op('sub', 'i64', steps, granted)}, ptr {self._steps_left}")
 
     def declare(self, name: ptx.Register | str, variable: ptx.Variable, source: str = "") -> None:
         """Declare a variable, or a parameter whose argument is at *source*."""
-        is_local, size = variable.space == "local", max(variable.size, 1)
-        pointer = f"%{self.unique_name('v')}"
-        self._variables[name] = Storage(pointer, size, source, is_local, max(variable.bits // 8, 1))
+        self._variables[name] = Storage(
+            f"%{self.unique_name('v')}",
+            max(variable.size, 1),
+            source,
+            address_taken=variable.space == "local",
+            element_size=max(variable.bits // 8, 1),
+        )
 
     def to_text(self, signature: str) -> str:
         """Return the definition of the function, after all statements are translated."""
         for storage in self._variables.values():
             if storage.address_taken:
-                pointer = self.allocate_local(storage.size)
+                instruction = self.allocate_local(storage.size)
             elif storage.source:
-                pointer = f"getelementptr i8, ptr {storage.source}, i64 0"
+                instruction = f"getelementptr i8, ptr {storage.source}, i64 0"
             else:
-                pointer = f"alloca [{storage.size} x i8], align 16"
-            self.prologue.append(f"  {storage.pointer} = {pointer}")
+                instruction = f"alloca [{storage.size} x i8], align 16"
+            self.prologue.append(f"  {storage.pointer} = {instruction}")
             if storage.address_taken and storage.source:
                 copy = f"ptr {storage.pointer}, ptr {storage.source}, i64 {storage.size}, i1 false"
                 self.lines.insert(self._body_begin, f"  call void @llvm.memcpy.p0.p0.i64({copy})")
@@ -146,25 +157,24 @@ class Translator(IRBuilder):
         return super().to_text(signature)
 
     def end_frame(self) -> None:
-        """
-        Add the address of the local memory of called functions.
-
-        Charges 64 bytes for each call: endless recursion then exhausts local memory (a fault) before the C
-        stack (a crash).
-        """
-        self.local_memory_size += 64
+        """Define `%top`, the end of this function's local memory, where that of its callees begins."""
+        self.local_memory_size += _CALL_BYTES
         self.prologue.append(f"  %top = getelementptr i8, ptr %local, i64 {self.local_memory_size}")
 
     def allocate_local(self, size: int) -> str:
         """Return the instruction that computes the address of *size* bytes of local memory."""
         offset = self.local_memory_size
-        self.local_memory_size += -(-size // 64) * 64
+        self.local_memory_size += -(-size // _CALL_BYTES) * _CALL_BYTES
         return f"getelementptr i8, ptr %local, i64 {offset}"
 
     # Operands
 
     def find_register(self, name: str) -> tuple[str, int] | None:
-        """Return the address of a register's variable, and its width; None if *name* is no register."""
+        """
+        Return the address of the LLVM variable of a register, and its width in bits.
+
+        None if *name* is no register. LLVM later promotes these variables to values.
+        """
         register = self.scope.find(name)
         if not register or not register.type:
             return None
@@ -194,7 +204,7 @@ class Translator(IRBuilder):
         Return the lowest *bits* of a register, or the value of another operand.
 
         Args:
-            operand: The operand.
+            operand: The operand: a register, "!" and a predicate, a number, or a symbol.
             bits: The width of the value.
             with_gpu_nan: Whether a NaN that float32 arithmetic computed needs the bits that a GPU gives it;
                 False for arithmetic, which does not depend on them.
@@ -215,10 +225,10 @@ class Translator(IRBuilder):
         if number is not None:
             return str(number) if bits > 1 else str(bool(number)).lower()
         if operand[:1] == "%" or operand == "WARP_SZ":
+            # A special register, such as %tid.x. Cooperative groups read the address of the workspace from
+            # %envreg1 and %envreg2.
             self.reads_workspace |= operand in ("%envreg1", "%envreg2")
-            return self.resize(
-                self.expand(operand), _RESULT_WIDTHS[arithmetic.operation(operand).result], bits
-            )
+            return self.resize(self.expand(operand), _RESULT_BITS[arithmetic.operation(operand).result], bits)
         self.uses_short_pointers |= bits < 8 * _POINTER_BYTES
         return self.resize(self._read_address(operand), 64, bits)
 
@@ -227,14 +237,14 @@ class Translator(IRBuilder):
         match = _SYMBOL_OPERAND.fullmatch(operand)
         if not match:
             raise UnsupportedInstruction
-        name, index, spelled = match.groups()
-        address, offset = self._address_of(name), ptx.number(spelled or "0") or 0
+        name, index, offset_text = match.groups()
+        address, offset = self._address_of(name), ptx.number(offset_text or "0") or 0
         if index:
             offset += (ptx.number(index) or 0) * self._element_size(name)
         return self.emit_op("add", "i64", address, offset) if offset else address
 
     def _element_size(self, name: str) -> int:
-        """Return the bytes of an element of an array."""
+        """Return the size of an element of an array in bytes."""
         storage, register = self.find_storage(name), self.scope.find(name)
         if storage:
             return storage.element_size
@@ -244,13 +254,13 @@ class Translator(IRBuilder):
         self, operand: str, value: str, bits: int, *, signed: bool = False, is_computed: str = "false"
     ) -> None:
         """
-        Write a result to a register, which may be wider; drop it if *operand* is "_".
+        Write a result to a register, which may be wider; drop the result if *operand* is "_".
 
         Args:
             operand: The register.
             value: The result.
             bits: The width of the result.
-            signed: Whether a wider register gets copies of the sign.
+            signed: Whether the result is extended by its sign for a wider register, and not by zeros.
             is_computed: Whether float32 arithmetic computed the result, as an i1.
         """
         if operand == "_":
@@ -260,20 +270,21 @@ class Translator(IRBuilder):
             raise UnsupportedInstruction
         pointer, width = register
         self.emit(f"store i{width} {self.resize(value, bits, width, signed=signed)}, ptr {pointer}")
-        name = self.scope.find(operand)
-        if name and self.origins.get(name) == Origin.ARITHMETIC | Origin.OTHER:
-            self.emit(f"store i1 {is_computed}, ptr {self._computed_flag(name)}")
+        declared = self.scope.find(operand)
+        if declared and self.origins.get(declared) == Origin.ARITHMETIC | Origin.OTHER:
+            self.emit(f"store i1 {is_computed}, ptr {self._computed_flag(declared)}")
 
     def write_expansion(self, operand: str, name: str, **values: object) -> None:
-        """Write the result of an operation of the table to a register."""
+        """Write the result of an operation of instructions.ll, see `expand`, to a register."""
         self.write_register(
-            operand, self.expand(name, **values), _RESULT_WIDTHS[arithmetic.operation(name).result]
+            operand, self.expand(name, **values), _RESULT_BITS[arithmetic.operation(name).result]
         )
 
     def _address_of(self, name: str) -> str:
         """Return the address of a variable or function, in its state space."""
         storage, register = self.find_storage(name), self.scope.find(name)
         if storage:
+            # Local memory would get a copy of a result, which the caller would not see.
             if name in [result.name for result in self.function.results]:
                 raise UnsupportedInstruction
             storage.address_taken = True
@@ -290,7 +301,7 @@ class Translator(IRBuilder):
         return self.load("i64" if member.size == _POINTER_BYTES else "i32", "%ctx", member.offset + 4 * axis)
 
     def expand(self, name: str, **values: object) -> str:
-        """Add an operation of the table that takes its values by name; return the result."""
+        """Emit an operation of instructions.ll, such as "%laneid" or "vote.all"; return its result."""
         return self.emit_text(arithmetic.operation(name).body, _ContextValues(self, values))
 
     def emit_source_location(self) -> None:
@@ -299,13 +310,15 @@ class Translator(IRBuilder):
     # Calls, faults and suspension
 
     def call_function(self, name: str, pointers: Sequence[str]) -> None:
-        """Call a function of the module; *pointers* are the arguments for its results and parameters."""
+        """Call a function of the module; *pointers* are the addresses of its results and arguments."""
         arguments = ", ".join((COMMON_PARAMETERS.format(local="%top"), *pointers))
+        # 0 if the function has returned, 1 if the thread ends, 2 if it suspends.
         outcome = self.emit_value(f'call i8 @"f.{name}"({arguments})')
-        after = self.unique_name()
-        suspended_case = " i8 2, label %suspended" * (name in self.module.call_graph.suspending)
-        self.end_block(f"switch i8 {outcome}, label %{after} [i8 1, label %leave{suspended_case}]")
-        self.begin_block(after)
+        after_label = self.unique_name()
+        suspends = name in self.module.call_graph.suspending
+        suspended_case = " i8 2, label %suspended" if suspends else ""
+        self.end_block(f"switch i8 {outcome}, label %{after_label} [i8 1, label %leave{suspended_case}]")
+        self.begin_block(after_label)
 
     def fault_site(self) -> int:
         """Return a number for the current statement, from which a fault finds its source line."""
@@ -333,10 +346,12 @@ class Translator(IRBuilder):
             )
         self.store("i32", self.fault_site(), "%thread_record", thread_field_offset("fault_site"))
         self.store("i32", int(state), "%thread_record", thread_field_offset("state"))
-        after = self.unique_name()
+        resumed_label = self.unique_name()
+        # -1: the thread is now suspended, so return to the scheduler. 0: it is resumed. 1: it is destroyed.
         action = self.emit_value("call i8 @llvm.coro.suspend(token none, i1 false)")
-        self.end_block(f"switch i8 {action}, label %suspended [i8 0, label %{after} i8 1, label %suspended]")
-        self.begin_block(after)
+        cases = f"i8 0, label %{resumed_label} i8 1, label %suspended"
+        self.end_block(f"switch i8 {action}, label %suspended [{cases}]")
+        self.begin_block(resumed_label)
 
     def report_order(self, scope: Scope) -> None:
         """Report to racecheck that the thread has passed a barrier."""
@@ -346,19 +361,20 @@ class Translator(IRBuilder):
 
     @property
     def _check_interval(self) -> int:
+        """The number of loop iterations until a thread yields, and checks for Ctrl-C and the step limit."""
         return _BACK_EDGES_PER_YIELD if self.suspends else _BACK_EDGES_PER_CHECK
 
     def count_back_edge(self) -> None:
         """Count a loop back edge; at intervals, check for Ctrl-C and the step limit."""
         remaining = self.emit_op("sub", "i32", self.emit_value(f"load i32, ptr {self._back_edges_left}"), 1)
         self.emit(f"store i32 {remaining}, ptr {self._back_edges_left}")
-        poll, after = self.unique_name(), self.unique_name()
-        self.cond_branch(self.emit_op("icmp ne", "i32", remaining, 0), after, poll, likely=True)
-        self.begin_block(poll)
+        check_label, after_label = self.unique_name(), self.unique_name()
+        self.cond_branch(self.emit_op("icmp ne", "i32", remaining, 0), after_label, check_label, likely=True)
+        self.begin_block(check_label)
         if self.suspends:
             self.suspend(ThreadState.YIELDED)
         counters = f"ptr {self._steps_left}", f"i64 {self.fault_site()}", f"i32 {self._check_interval}"
         granted = self.call("ptxlink.check_step_limit", "i32", "ptr %ctx", *counters)
         self.emit(f"store i32 {granted}, ptr {self._back_edges_left}")
-        self.cond_branch(self.emit_op("icmp ne", "i32", granted, 0), after, "leave")
-        self.begin_block(after)
+        self.cond_branch(self.emit_op("icmp ne", "i32", granted, 0), after_label, "leave")
+        self.begin_block(after_label)

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from .translator import Translator
 
 _COMPARISONS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
-# LLVM IR for opcodes without their number of elements. The elements {a} and {b} are extended to 32 bits.
+# LLVM IR by opcode, without the number of elements: "vadd" for vadd2 and vadd4. The elements {a} and {b} are
+# extended to 32 bits.
 _OPERATIONS = {
     "vadd": "result = add {ir} {a}, {b}",
     "vsub": "result = sub {ir} {a}, {b}",
@@ -36,21 +37,28 @@ _OPERATIONS = {
 
 
 def compute_elements(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate "SIMD Video Instructions" of the PTX ISA, such as `vadd4`, without masks and selectors."""
+    """
+    Translate an instruction such as `vadd4 d, a, b, c`, without masks and selectors of bytes.
+
+    The operand c is added to the sum of the results if there is a modifier `.add`; else it is not used. See
+    "SIMD Video Instructions" in the PTX ISA.
+    """
     name, count = mnemonic.opcode[:-1], int(mnemonic.opcode[-1])
+    # `vset4.u32.u32.lt d, a, b, c` has no type for the result, which is 0 or 1.
     if len(operands) != 4 or len(mnemonic.types) != (2 if name == "vset" else 3):
         raise UnsupportedInstruction
     comparison = next((flag for flag in mnemonic.modifiers if flag in _COMPARISONS), "eq")
     if not {*mnemonic.modifiers} <= {"sat", "add", *([comparison] if name == "vset" else [])}:
         raise UnsupportedInstruction
-    bits, kinds = 32 // count, mnemonic.types
-    result_is_signed = kinds[0].is_signed
+    bits = 32 // count
+    is_result_signed = mnemonic.types[0].is_signed
     ir, narrow = f"<{count} x i32>", f"<{count} x i{bits}>"
     values = []
-    for operand, kind in zip(operands[1:3], kinds[-2:], strict=True):
+    for operand, operand_type in zip(operands[1:3], mnemonic.types[-2:], strict=True):
         elements = b.emit_value(f"bitcast i32 {b.read_operand(operand, 32)} to {narrow}")
-        values.append(b.emit_value(f"{'sext' if kind.is_signed else 'zext'} {narrow} {elements} to {ir}"))
-    names = {
+        extend = "sext" if operand_type.is_signed else "zext"
+        values.append(b.emit_value(f"{extend} {narrow} {elements} to {ir}"))
+    placeholders = {
         "a": values[0],
         "b": values[1],
         "ir": ir,
@@ -58,18 +66,18 @@ def compute_elements(b: Translator, mnemonic: Mnemonic, operands: Sequence[str])
         "bools": f"<{count} x i1>",
         "comparison": _COMPARISONS[comparison],
     }
-    result = b.emit_text(_OPERATIONS[name], names)
+    result = b.emit_text(_OPERATIONS[name], placeholders)
     if "sat" in mnemonic.modifiers:
-        low = -(1 << (bits - 1)) if result_is_signed else 0
-        high = (1 << (bits - result_is_signed)) - 1
+        low = -(1 << (bits - 1)) if is_result_signed else 0
+        high = (1 << (bits - 1 if is_result_signed else bits)) - 1
         for function, limit in (("smax", low), ("smin", high)):
             result = b.emit_value(
                 f"call {ir} @llvm.{function}.v{count}i32({ir} {result}, {ir} splat (i32 {limit}))"
             )
-    third = b.read_operand(operands[3], 32)
+    addend = b.read_operand(operands[3], 32)
     if "add" in mnemonic.modifiers:
         total = b.call(f"llvm.vector.reduce.add.v{count}i32", "i32", f"{ir} {result}")
-        value = b.emit_op("add", "i32", total, third)
+        value = b.emit_op("add", "i32", total, addend)
     else:
         value = b.emit_value(f"bitcast {narrow} {b.emit_value(f'trunc {ir} {result} to {narrow}')} to i32")
     b.write_register(operands[0], value, 32)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from .checks import WorkerChecks
 
-_ALIGNMENT, _MMAP_THRESHOLD = 1024, 1 << 16
+_ALIGNMENT_BYTES = 1024
+_MIN_MMAP_BYTES = 1 << 16
 # A worker with at most this much memory is kept for later launches.
 _MAX_SMALL_BYTES = 256 << 10
 # PYFUNCTYPE keeps the GIL. Generated code releases it, and takes it again to check for Ctrl-C and to print.
@@ -35,13 +36,13 @@ class Buffer:
     """
 
     def __init__(self, size: int) -> None:
-        padded_size = size + _ALIGNMENT
+        padded_size = size + _ALIGNMENT_BYTES
         # The pages of a large buffer take no memory until they are used.
         self._memory = (
-            mmap.mmap(-1, padded_size) if padded_size >= _MMAP_THRESHOLD else (ctypes.c_char * padded_size)()
+            mmap.mmap(-1, padded_size) if padded_size >= _MIN_MMAP_BYTES else (ctypes.c_char * padded_size)()
         )
         start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        self.address = -(-start // _ALIGNMENT) * _ALIGNMENT
+        self.address = -(-start // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
         self.size = size
 
     def region(self, name: str) -> Region:
@@ -56,7 +57,7 @@ class Worker:
     Args:
         regions: The memory of the caller that the code may access.
         program_regions: The variables of the program, and its heap.
-        access_count: The number of checked accesses.
+        access_count: The number of checked accesses in the code.
         shared: Bytes of static shared memory.
         local: Bytes of local memory for each thread.
         frame: Bytes of a thread's coroutine frame, None if threads never suspend.
@@ -95,6 +96,7 @@ class Worker:
         shared_memory, local_memory = Buffer(shared + dynamic), Buffer(local * max(suspended_count, 1))
         worker_regions = (shared_memory.region("shared memory"), local_memory.region("local memory"))
         self._worker_regions = RegionTable.of([*worker_regions, *program_regions])
+        # Two words for each access. The additional pair makes the array of code without accesses valid.
         self._region_cache = (ctypes.c_int64 * (2 * access_count + 2))()
         self.fault_record = FaultRecord()
         self._zeroed = [buffer for buffer in (shared_memory, local_memory, records) if buffer.size]
@@ -109,7 +111,7 @@ class Worker:
             shared_size=shared_memory.size,
             region_cache=ctypes.addressof(self._region_cache),
             fault_record=ctypes.addressof(self.fault_record),
-            print_function=id(printf.print_formatted),
+            print_function=id(printf.print_formatted),  # The address of the Python object.
             local_base=local_memory.address,
             local_size=local,
             local_total_size=local_memory.size,
@@ -127,20 +129,29 @@ class Worker:
 
     def _join_regions(self) -> None:
         """Set the table of regions that generated code searches."""
-        first, second = self._worker_regions, self._caller_regions
-        parts = (first.writable, second.writable, first.read_only, second.read_only)
-        self._table = ctypes.create_string_buffer(b"".join(parts))
+        worker_regions, caller_regions = self._worker_regions, self._caller_regions
+        writable = worker_regions.writable + caller_regions.writable
+        read_only = worker_regions.read_only + caller_regions.read_only
+        self._table = ctypes.create_string_buffer(writable + read_only)
         self.context.regions = ctypes.addressof(self._table)
-        self.context.region_count = sum(map(len, parts)) // PAIR_SIZE
-        self.context.writable_count = (len(first.writable) + len(second.writable)) // PAIR_SIZE
+        self.context.region_count = (len(writable) + len(read_only)) // PAIR_SIZE
+        self.context.writable_count = len(writable) // PAIR_SIZE
 
     def reset(self, regions: RegionTable, grid: Sequence[int], params: int) -> None:
-        """Prepare another launch of the kernel, with blocks of the same size."""
+        """
+        Prepare another launch of the kernel, with blocks of the same size.
+
+        Args:
+            regions: The memory of the caller that the code may access.
+            grid: The number of blocks along x, y and z.
+            params: The address of the parameter buffer.
+        """
         ctypes.memmove(ctypes.addressof(self.context), self._initial_context, len(self._initial_context))
         for buffer in self._zeroed:
             ctypes.memset(buffer.address, 0, buffer.size)
         self.fault_record.kind = 0
         previous, self._caller_regions = self._caller_regions, regions
+        # Launches on the CPU device pass the same bytes until memory is allocated or freed.
         if previous.writable is not regions.writable or previous.read_only is not regions.read_only:
             self._join_regions()
             # Clear the region cache, since the launch may not access the old regions.
@@ -160,9 +171,9 @@ class Worker:
         Args:
             executor: The address of `ptxlink.run_grid` or `ptxlink.run_elements`.
             code: The address of the function that executes a block, or calls the function for elements.
-            start: The number of the first block, or the address of the table of arrays and strides.
+            start: The index of the first block, or the address of the table of arrays and strides.
             count: The number of blocks or elements.
-            resume_mode: A Resume.
+            resume_mode: The point where a block continues, a Resume.
         """
         return int(_EXECUTOR_TYPE(executor)(ctypes.addressof(self.context), code, start, count, resume_mode))
 

@@ -36,18 +36,26 @@ def not_loadable_reason() -> str | None:
 def load_failure(reason: object) -> str:
     """Return the error for an extension module that cannot be loaded for *reason*, with the cure."""
     checkout = Path(__file__).parents[2]
-    cannot = f"numba-ptxlink's compiled part cannot be loaded ({reason})"
+    problem = f"numba-ptxlink's compiled part cannot be loaded ({reason})"
     if (checkout / "pyproject.toml").is_file():
-        return f"{cannot}; {checkout} is the source tree, build it: python -m pip install -e {checkout}"
-    return f"{cannot}; {_BUILD_FROM_SDIST if 'GLIBC_' in str(reason) else _REINSTALL}"
+        return f"{problem}; {checkout} is the source tree, build it: python -m pip install -e {checkout}"
+    # The dynamic loader names the version that the C library lacks, such as GLIBC_2.38.
+    return f"{problem}; {_BUILD_FROM_SDIST if 'GLIBC_' in str(reason) else _REINSTALL}"
 
 
 def _find(name: str, path: list[str] | None) -> str | None:
+    """
+    Return the path of a module without loading it; None if it is missing.
+
+    Args:
+        name: The name of the module, with its packages.
+        path: The folders of the package that contains the module; None for a module outside of packages.
+    """
     for finder in sys.meta_path:
         find_spec = getattr(finder, "find_spec", None)
         try:
             spec = find_spec(name, path) if find_spec else None
-        except ImportError:  # the finder blocks the module
+        except ImportError:  # A finder that blocks the module, as tests install one.
             return None
         if spec is not None:
             return str(spec.origin)

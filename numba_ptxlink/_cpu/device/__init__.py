@@ -1,8 +1,9 @@
 """
 Make the CPU the CUDA device of a process, by a libcuda.so.1 of this package that runs kernels with `_cpu`.
 
-`use_cpu` loads the library before NVIDIA's is loaded. Programs that load libcuda.so.1 later get this one. The
-function cuInit calls `attach` of `_link/cpu_device.py`, which registers the functions of `callbacks`.
+`use_cpu` loads the package's library before NVIDIA's is loaded, so that later loads of libcuda.so.1 return
+it. Its function cuInit calls `attach` in `_link/cpu_device.py`, which registers the Python functions of
+`callbacks` with the library.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 LIBRARY_FOLDER = Path(_native.__file__).parent / "cuda_driver"
 """The directory of libcuda.so.1, which no loader searches."""
 RUNTIME_FOLDER = LIBRARY_FOLDER.parent / "cuda_runtime"
-"""The directory of libcudart.so.12 and libcudart.so.13, which use that library."""
+"""The directory of libcudart.so.12 and libcudart.so.13, the CUDA runtime over this libcuda.so.1."""
 _SONAME = "libcuda.so.1"
 
 
@@ -45,8 +46,8 @@ class Settings(NamedTuple):
     checks: tuple[str, ...]
 
 
-_settings: Settings | None = None
-_attached = False
+_settings: Settings | None = None  # Set by `use_cpu` and cuInit.
+_attached = False  # Whether cuInit has called `attach`.
 
 
 def use_cpu(
@@ -56,8 +57,8 @@ def use_cpu(
     Make the CPU the CUDA device of this process, before numba.cuda is imported and CUDA is initialised.
 
     Programs that use numba-cuda, numba-cuda-mlir, cuda.core, cuda.bindings or the driver API run unmodified;
-    those with NVIDIA's static runtime library, such as CuPy and PyTorch, do not. Each launch has ended when
-    it returns. An error of a kernel names its source line, block and thread.
+    programs with NVIDIA's static runtime library, such as CuPy and PyTorch, do not. Each launch returns when
+    the kernel has ended. An error of a kernel names its source line, block and thread.
 
     Args:
         arch: The compute capability, such as "9.0"; by default NUMBA_PTXLINK_CPU_ARCH, or 7.5.
@@ -70,12 +71,12 @@ def use_cpu(
         ConfigError: A value is not among its choices.
     """
     global _settings  # noqa: PLW0603 - one driver for each process
-    chosen = checked_settings(arch, devices, checks)
-    if _settings == chosen:
+    new_settings = checked_settings(arch, devices, checks)
+    if _settings == new_settings:
         return
     if _attached:
         raise ActivationError(
-            f"CUDA is initialised, with {_settings}; call use_cpu() once, before CUDA is used."
+            f"CUDA is initialised, with the device {description()}; call use_cpu() once, before CUDA is used."
         )
     path = LIBRARY_FOLDER / _SONAME
     loaded = _loaded_driver()
@@ -95,7 +96,7 @@ def use_cpu(
         ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
         raise ActivationError(_native.load_failure(error)) from error
-    _settings = chosen
+    _settings = new_settings
 
 
 def is_active() -> bool:
@@ -105,10 +106,10 @@ def is_active() -> bool:
 
 def needs_lines(function: Callable[..., Any], options: Mapping[str, Any]) -> bool:
     """
-    Return whether a kernel has to be compiled with line numbers, which faults name.
+    Return whether a kernel has to be compiled with line numbers, so that a fault can name its line.
 
     Args:
-        function: The Python function. Compilers warn of line numbers for one without a source file.
+        function: The Python function. Without a source file it needs no lines, of which compilers would warn.
         options: The options of its decorator.
     """
     if not is_active() or options.get("debug") or options.get("lineinfo"):
@@ -137,12 +138,12 @@ def description() -> str:
     return ", ".join(("CPU", arch.sm, count, *(checks or ("no checks",))))
 
 
-def child_environment(chosen: Settings, inherited: Mapping[str, str]) -> dict[str, str]:
+def child_environment(device_settings: Settings, inherited: Mapping[str, str]) -> dict[str, str]:
     """
-    Return the environment of a command whose CUDA device is the CPU, Python or not, and of its children.
+    Return the environment in which a command, in Python or not, and its children use the CPU as CUDA device.
 
     Args:
-        chosen: The devices.
+        device_settings: The devices.
         inherited: The environment that is extended.
     """
     folders = filter(None, (str(LIBRARY_FOLDER), str(RUNTIME_FOLDER), inherited.get("LD_LIBRARY_PATH")))
@@ -150,17 +151,17 @@ def child_environment(chosen: Settings, inherited: Mapping[str, str]) -> dict[st
         **inherited,
         "LD_LIBRARY_PATH": os.pathsep.join(folders),
         "NUMBA_PTXLINK_DEVICE": "cpu",
-        "NUMBA_PTXLINK_CPU_ARCH": str(chosen.arch),
-        "NUMBA_PTXLINK_CPU_DEVICES": str(chosen.devices),
-        "NUMBA_PTXLINK_CPU_CHECKS": ",".join(chosen.checks) or "none",
-        # For programs without Python: the driver starts this one.
+        "NUMBA_PTXLINK_CPU_ARCH": str(device_settings.arch),
+        "NUMBA_PTXLINK_CPU_DEVICES": str(device_settings.devices),
+        "NUMBA_PTXLINK_CPU_CHECKS": ",".join(device_settings.checks) or "none",
+        # In a program without Python, the driver starts this interpreter.
         "NUMBA_PTXLINK_CPU_PYTHON": sys.executable,
         "NUMBA_PTXLINK_CPU_LIBPYTHON": _libpython(),
     }
 
 
 def _libpython() -> str:
-    """Return the shared library of this Python; "" if it has none."""
+    """Return the path or name of the shared library of this Python; "" if there is none."""
     # Deferred: every program that uses Numba imports this module.
     import ctypes.util
     import sysconfig
@@ -174,10 +175,10 @@ def _libpython() -> str:
 
 def check_machine_code() -> None:
     """
-    Do nothing if kernels of this process have machine code of a GPU.
+    Check that kernels of this process have machine code of a GPU.
 
     Raises:
-        LinkError: The CPU is the device, whose kernels have none.
+        LinkError: The CPU is the device, which has no such code.
     """
     if is_active():
         raise LinkError(
@@ -188,7 +189,7 @@ def check_machine_code() -> None:
 
 @contextlib.contextmanager
 def raising_kernel_faults() -> Iterator[None]:
-    """Raise the fault of the kernel that a `with` block has launched, in place of the driver's error."""
+    """Raise the fault of a kernel that the `with` block launches, in place of the driver's error."""
     try:
         yield
     except Exception as error:
@@ -208,7 +209,7 @@ def attach(*, link: Callable[[Sequence[str], Sequence[bytes]], bytes], prepare: 
         link: Links PTX inputs, given by their names and contents, to one PTX module.
         prepare: Called when a module is loaded.
     """
-    global _settings, _attached  # noqa: PLW0603
+    global _settings, _attached  # noqa: PLW0603 - one driver for each process
     # Without `use_cpu`, the library was found by LD_LIBRARY_PATH.
     _settings = settings()
     from . import callbacks
@@ -223,8 +224,8 @@ def enable_from_environment() -> None:
         if config().device == "cpu":
             use_cpu()
     except (ActivationError, ConfigError) as error:
-        # Python would print an exception of a .pth file and continue, on another device, and SystemExit with
-        # the traceback of its own start.
+        # Exit without an exception: Python would print an Exception of a .pth file and continue, on another
+        # device, and print SystemExit with a traceback of its start-up code.
         sys.stderr.write(f"numba-ptxlink: error: {error}\n")
         sys.stderr.flush()
         os._exit(1)

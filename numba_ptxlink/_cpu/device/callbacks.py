@@ -1,8 +1,9 @@
 """
-Define the functions that libcuda.so.1 calls, to compile the PTX of a module, launch a kernel, or link.
+Define the Python functions that libcuda.so.1 of the CPU calls, to compile PTX, launch a kernel, or link.
 
-The functions raise no exception: they return a CUresult, and write a message for C. The error of a kernel is
-kept for the thread, so that `fault_reports` can raise it in the function that launched the kernel.
+The functions raise no exception: they return a CUresult, and write a message to a buffer of C. The fault of a
+kernel is kept for the thread, so that `fault_reports` can raise it in the Python function that launched the
+kernel.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink._cpu import checks, machine_code, require
 from numba_ptxlink._cpu.functions import param_offsets
-from numba_ptxlink._cpu.regions import Region, RegionTable
+from numba_ptxlink._cpu.regions import PAIR_SIZE, Region, RegionTable
 from numba_ptxlink._cpu.resources import (
     estimated_registers,
     excess_shared_reason,
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_INTERRUPTED = -1  # of launch.c
-_NO_BINARY, _INVALID_PTX, _NOT_SUPPORTED, _UNKNOWN = 209, 218, 801, 999  # CUDA_ERROR_...
-_PTX_VERSION_DEFAULT = 75
+_INTERRUPTED = -1  # As in launch.c.
+_ERROR_NO_BINARY_FOR_GPU, _ERROR_INVALID_PTX, _ERROR_UNKNOWN = 209, 218, 999  # CUDA_ERROR_... of cuda.h.
+_DEFAULT_PTX_VERSION = 75  # For compute_75.
 
 
 class _Launch(ctypes.Structure):
@@ -71,11 +72,15 @@ class _Allocation(ctypes.Structure):
     )
 
 
+# Names of memory in errors, by the values of `enum memory_kind` in driver.h.
 _MEMORY_KINDS = {1: "device memory", 2: "managed memory", 4: "pinned memory", 8: "registered memory"}
 _MEMORY_KINDS |= {16: "a variable", 32: "a constant"}
-_CONSTANT, _POINTER_BYTES = 32, 8
+_CONSTANT = 32
+_POINTER_BYTES = 8
 
+# The address and size of the buffer for a message.
 _MESSAGE = (ctypes.c_void_p, ctypes.c_size_t)
+# The types of the members of `struct python_functions`; Device has a method for each, such as `_load`.
 _FUNCTIONS = {
     "load": ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, *_MESSAGE),
     "unload": ctypes.CFUNCTYPE(None, ctypes.c_uint64),
@@ -98,7 +103,7 @@ class _PythonFunctions(ctypes.Structure):
 
 class Device:
     """
-    The Python part of the driver.
+    The Python part of the driver, for all devices of the process.
 
     Args:
         settings: The devices.
@@ -112,12 +117,14 @@ class Device:
         self._library = ctypes.PyDLL("libcuda.so.1")
         if "initcheck" in settings.checks:
             self._library.numba_ptxlink_set_marker(ctypes.c_void_p(checks.mark_function_address()))
+        # The compiled modules, by the numbers that C passes.
         self._programs: dict[int, CpuProgram] = {}
-        self._numbers = itertools.count(1)
+        self._program_numbers = itertools.count(1)
+        # The memory that kernels of each device may access, with the generation of C's table that was read.
         self._tables: dict[int, tuple[int, RegionTable]] = {}
         self._lock = Lock()
         self._functions = _PythonFunctions(
-            **{name: kind(getattr(self, f"_{name}")) for name, kind in _FUNCTIONS.items()}
+            **{name: function_type(getattr(self, f"_{name}")) for name, function_type in _FUNCTIONS.items()}
         )
         self._library.numba_ptxlink_generation.restype = ctypes.c_uint64
         self._library.numba_ptxlink_regions.restype = ctypes.c_size_t
@@ -125,37 +132,50 @@ class Device:
         self._library.numba_ptxlink_configure(settings.devices, arch.major, arch.minor, memory)
         self._library.numba_ptxlink_register(ctypes.byref(self._functions))
 
-    # Functions that C calls
+    # Functions that C calls. `message` is the address of the buffer for the reason of an error.
 
     def _load(self, library: int, image: int, message: int, message_size: int) -> int:
+        """Compile the PTX at the address *image*, and describe it to C in `struct CUlib_st` at *library*."""
         try:
             require()
             text = images.ptx_at(image, self._settings.arch)
             program = CpuProgram.of(text, checks=self._settings.checks)
             reason = excess_shared_reason(program.module) or undefined_function_reason(program.module)
             if reason:
-                _write(reason, message, message_size)
-                return _INVALID_PTX
+                _write_message(reason, message, message_size)
+                return _ERROR_INVALID_PTX
             self._add_symbols(library, program)
-            number = next(self._numbers)
+            number = next(self._program_numbers)
             self._programs[number] = program
             self._library.numba_ptxlink_set_program(ctypes.c_void_p(library), ctypes.c_uint64(number))
             self._prepare()
         except images.NoPtxError as error:
-            _write(str(error), message, message_size)
-            return _NO_BINARY
+            _write_message(str(error), message, message_size)
+            return _ERROR_NO_BINARY_FOR_GPU
         except BaseException as error:
             log.debug("a module could not be loaded", exc_info=True)
-            _write(f"{type(error).__name__}: {error}", message, message_size)
-            return _INVALID_PTX
+            _write_message(f"{type(error).__name__}: {error}", message, message_size)
+            return _ERROR_INVALID_PTX
         return 0
 
     def _unload(self, number: int) -> None:
+        """Forget the program with a number."""
         self._programs.pop(number, None)
 
     def _launch(
         self, number: int, name: bytes, launch: int, params: int | None, message: int, message_size: int
     ) -> int:
+        """
+        Launch a kernel, and wait until it has ended.
+
+        Args:
+            number: The number of the program.
+            name: The kernel.
+            launch: The address of a `struct launch`.
+            params: The address of the parameter buffer; None for a null pointer.
+            message: The address of the buffer for the reason of an error.
+            message_size: The size of that buffer in bytes.
+        """
         fault_reports.last_launch.error = None
         try:
             config = _Launch.from_address(launch)
@@ -170,12 +190,12 @@ class Device:
             return _INTERRUPTED
         except DeviceFaultError as error:
             fault_reports.last_launch.error = error
-            _write(str(error), message, message_size)
+            _write_message(str(error), message, message_size)
             return error.cuda_error
         except BaseException as error:
             log.debug("a kernel could not be launched", exc_info=True)
-            _write(f"{type(error).__name__}: {error}", message, message_size)
-            return _UNKNOWN
+            _write_message(f"{type(error).__name__}: {error}", message, message_size)
+            return _ERROR_UNKNOWN
         return 0
 
     def _link(
@@ -189,6 +209,19 @@ class Device:
         message: int,
         message_size: int,
     ) -> int:
+        """
+        Link PTX.
+
+        Args:
+            inputs: The address of an array with the address of each input.
+            sizes: The address of an array with the size of each input in bytes.
+            names: The address of an array with the name of each input, a C string.
+            count: The number of inputs.
+            output: The address where the address of the linked PTX is stored.
+            output_size: The address where the size of the linked PTX is stored.
+            message: The address of the buffer for the reason of an error.
+            message_size: The size of that buffer in bytes.
+        """
         try:
             contents = [
                 ctypes.string_at(address, size)
@@ -199,55 +232,60 @@ class Device:
                 )
             ]
             c_names = (ctypes.c_char_p * count).from_address(names)
-            texts = [(name or b"").decode(errors="replace") for name in c_names]
-            ptx = self._link_ptx(texts, contents) + b"\0"
+            input_names = [(name or b"").decode(errors="replace") for name in c_names]
+            ptx = self._link_ptx(input_names, contents) + b"\0"
             # The caller in C frees the copy.
-            copy = _duplicate(ptx, len(ptx))
-            ctypes.c_void_p.from_address(output).value = copy
+            ctypes.c_void_p.from_address(output).value = _copy_to_c(ptx)
             ctypes.c_size_t.from_address(output_size).value = len(ptx)
         except BaseException as error:
             log.debug("modules could not be linked", exc_info=True)
-            _write(str(error), message, message_size)
-            return _INVALID_PTX
+            _write_message(str(error), message, message_size)
+            return _ERROR_INVALID_PTX
         return 0
 
     def _log(self, text: bytes) -> None:
+        """Log a warning of the library."""
         log.warning("%s", text.decode(errors="replace"))
 
     def _stop_compiling(self) -> None:
+        """Wait for compilations to end, and allow no others, since the process exits."""
         machine_code.stop_compiling()
 
     # Modules
 
     def _add_symbols(self, library: int, program: CpuProgram) -> None:
-        """Add the kernels and variables of a program to its library in C."""
-        sizes = static_shared_sizes(program.module)
-        constants = sum(variable.size for variable in program.module.variables if variable.memory == "const")
+        """Add the kernels and variables of a program to the `struct CUlib_st` at the address *library*."""
+        shared_sizes = static_shared_sizes(program.module)
+        constant_bytes = sum(
+            variable.size for variable in program.module.variables if variable.memory == "const"
+        )
+        # 75 for sm_75.
         target = next((word for word in program.module.header.target if word.startswith("sm_")), "")
-        ptx_version = int("".join(filter(str.isdecimal, target)) or _PTX_VERSION_DEFAULT)
+        ptx_version = int("".join(filter(str.isdecimal, target)) or _DEFAULT_PTX_VERSION)
         handle = ctypes.c_void_p(library)
         for name, function in program.functions.items():
             if function.kind != "entry":
                 continue
             params, count = function.params, len(function.params)
+            # In the order of CUfunction_attribute in cuda.h, from CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK on.
             attributes = (
                 max_block_threads(function),
-                sizes[function.name],
-                constants,
+                shared_sizes[function.name],
+                constant_bytes,
                 program.local_size(name),
                 estimated_registers(function),
                 ptx_version,
                 self._settings.arch.number,
             )
-            numbers = ctypes.c_size_t * count
+            size_array = ctypes.c_size_t * count
             self._library.numba_ptxlink_add_function(
                 handle,
                 name.encode(),
                 (ctypes.c_int * len(attributes))(*attributes),
                 len(attributes),
                 count,
-                numbers(*byte_sizes(params)),
-                numbers(*param_offsets(params)),
+                size_array(*byte_sizes(params)),
+                size_array(*param_offsets(params)),
             )
         for name, region in program.variables.items():
             self._library.numba_ptxlink_add_variable(
@@ -261,39 +299,58 @@ class Device:
     # Memory
 
     def _region_table(self, device: int) -> RegionTable:
-        """Return the memory that kernels on a device may access, read again after allocations."""
+        """
+        Return the memory that kernels on a device may access.
+
+        The table in C has a generation number, which each allocation increases: the table is read again then.
+        """
         known_generation, table = self._tables.get(device, (0, None))
         if table is not None and known_generation == self._library.numba_ptxlink_generation():
             return table
         with self._lock.held:
-            generation, writable = ctypes.c_uint64(0), ctypes.c_size_t(0)
+            generation, writable_count = ctypes.c_uint64(0), ctypes.c_size_t(0)
             capacity = 64
             while True:
                 pairs = (ctypes.c_uint64 * (2 * capacity))()
                 count = self._library.numba_ptxlink_regions(
-                    device, ctypes.byref(generation), pairs, ctypes.c_size_t(capacity), ctypes.byref(writable)
+                    device,
+                    ctypes.byref(generation),
+                    pairs,
+                    ctypes.c_size_t(capacity),
+                    ctypes.byref(writable_count),
                 )
+                # C leaves the generation 0 if the table has more than *capacity* regions.
                 if generation.value:
                     break
                 capacity = 2 * count
-            packed = bytes(memoryview(pairs).cast("B")[: 16 * count])
-            writable_size = 16 * writable.value
+            packed = bytes(memoryview(pairs).cast("B")[: PAIR_SIZE * count])
+            writable_size = PAIR_SIZE * writable_count.value
+            # `_launch` replaces the function `find_near`.
             table = RegionTable(packed[:writable_size], packed[writable_size:], lambda _: ())
             self._tables[device] = generation.value, table
             return table
 
     def _regions_near(self, program: CpuProgram, kernel: str, params: int, address: int) -> Iterator[Region]:
-        """Yield the regions before and after an address, named by the argument that points into them."""
+        """Yield the regions before and after an address, each named by the argument that points to it."""
         neighbours = (_Allocation * 2)()
         count = self._library.numba_ptxlink_neighbours(ctypes.c_uint64(address), neighbours)
         for allocation in neighbours[:count]:
+            # A pointer to the end of an allocation, such as that of an empty slice, belongs to it.
             addresses = range(allocation.start, allocation.start + allocation.size + 1)
             name = _argument_within(program, kernel, params, addresses) or _MEMORY_KINDS[allocation.kind]
             yield Region(allocation.start, allocation.size, allocation.kind != _CONSTANT, name)
 
 
 def _argument_within(program: CpuProgram, kernel: str, params: int, addresses: range) -> str:
-    """Return the first argument of a kernel that has one of the addresses in it, "" if none has."""
+    """
+    Return the first argument of a kernel that contains one of *addresses*, such as "argument 'x'"; else "".
+
+    Args:
+        program: The program with the kernel.
+        kernel: The name of the kernel.
+        params: The address of the parameter buffer.
+        addresses: The addresses to look for in the arguments, each word of which may be a pointer.
+    """
     declared = program.functions[kernel].params
     names = images.argument_names(program.module.text).get(kernel, [])
     layout = zip(param_offsets(declared), byte_sizes(declared), strict=True)
@@ -305,18 +362,18 @@ def _argument_within(program: CpuProgram, kernel: str, params: int, addresses: r
     return ""
 
 
-def _duplicate(content: bytes, size: int) -> int:
-    """Return the address of a copy in memory of the C library."""
+def _copy_to_c(content: bytes) -> int:
+    """Return the address of a copy, which C has to free."""
     malloc = ctypes.CDLL(None).malloc
     malloc.argtypes, malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
-    address: int = malloc(size)
-    ctypes.memmove(address, content, size)
+    address: int = malloc(len(content))
+    ctypes.memmove(address, content, len(content))
     return address
 
 
-def _write(text: str, address: int, size: int) -> None:
-    """Write *text* to a buffer of C."""
-    content = text.encode(errors="replace")[: size - 1] + b"\0"
+def _write_message(message: str, address: int, size: int) -> None:
+    """Write a message, cut to *size* bytes, to a buffer of C."""
+    content = message.encode(errors="replace")[: size - 1] + b"\0"
     ctypes.memmove(address, content, len(content))
 
 
@@ -329,5 +386,5 @@ def _memory_size() -> int:
 
 @functools.cache
 def register(settings: Settings, link: Link, prepare: Callable[[], None]) -> Device:
-    """Register the functions. The cache keeps the Device alive as long as the process."""
+    """Register the functions with libcuda.so.1. The cache keeps the Device alive as long as the process."""
     return Device(settings, link, prepare)

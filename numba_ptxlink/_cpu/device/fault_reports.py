@@ -1,10 +1,10 @@
 """
 Raise the DeviceFaultError of a kernel in the program that launched it.
 
-`launch` of cuda.core, which numba-cuda and numba-cuda-mlir also call, raises an error that has only the
-driver's code. Raising the DeviceFaultError instead clears the fault: later launches and copies run, so that
-one failed test does not fail the others of a suite. Programs in C get the error code from each later call, as
-on a GPU.
+The function `launch` of cuda.core, which numba-cuda and numba-cuda-mlir also call, raises an error that has
+only the driver's error code. This module raises the DeviceFaultError instead, and clears the fault: later
+launches and copies run, so that one failed test does not fail the other tests of a suite. In C, each later
+call returns the error code, as on a GPU.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 last_launch = threading.local()
-"""`last_launch.error` is the DeviceFaultError of the last launch of a thread, None if it succeeded."""
+"""`last_launch.error` is the DeviceFaultError of a thread's last launch; None or missing without a fault."""
 
 
 def raise_instead_of(error: Exception) -> None:
     """
-    Raise the fault of the last launch of this thread, once, as an error that handlers of *error* catch.
+    Raise the fault of the last launch of this thread, as an error that handlers of *error* catch.
 
-    The context is usable afterwards.
+    Without a fault, return. A fault is raised once; the context is usable afterwards.
     """
     fault: DeviceFaultError | None = getattr(last_launch, "error", None)
     last_launch.error = None
@@ -38,7 +38,7 @@ def raise_instead_of(error: Exception) -> None:
 
 
 def with_fault_reports(launch: Callable[..., Any]) -> Callable[..., Any]:
-    """Return *launch* as a function that raises the fault of the kernel in place of the driver's error."""
+    """Return a function that calls *launch*, and raises the fault of the kernel in place of its error."""
 
     @functools.wraps(launch)
     def launch_and_report(*args: Any, **kwargs: Any) -> Any:
@@ -62,13 +62,13 @@ def replace_everywhere(original: Any, replacement: Any) -> None:
 _combined_types: dict[type[Exception], type[DeviceFaultError]] = {}
 
 
-def _combine(fault: DeviceFaultError, other: type[Exception]) -> DeviceFaultError:
-    """Return *fault* as an error that handlers of the launch's own error catch, too."""
-    if other not in _combined_types:
-        # Pickle it as a DeviceFaultError, since another process does not have the combined class.
+def _combine(fault: DeviceFaultError, error_type: type[Exception]) -> DeviceFaultError:
+    """Return *fault* as an error that is also an *error_type*, for programs that catch the launch's error."""
+    if error_type not in _combined_types:
+        # Pickle the error as a DeviceFaultError, since another process does not have the combined class.
         members = {
             "__module__": DeviceFaultError.__module__,
             "__reduce__": lambda self: (DeviceFaultError, self.args, vars(self)),
         }
-        _combined_types[other] = type("DeviceFaultError", (DeviceFaultError, other), members)
-    return _combined_types[other](str(fault), **vars(fault))
+        _combined_types[error_type] = type("DeviceFaultError", (DeviceFaultError, error_type), members)
+    return _combined_types[error_type](str(fault), **vars(fault))

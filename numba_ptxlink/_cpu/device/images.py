@@ -1,8 +1,8 @@
 """
-Read the PTX of an image, text or a fat binary, at the address that cuModuleLoadData gets.
+Read the PTX of the image that a program passes to cuModuleLoadData: PTX itself, or a fat binary.
 
-Messages of faults name arguments of Python functions. For each kernel parameter, a comment in the PTX has the
-name of the argument.
+Messages of faults name the arguments of Python functions. A comment in the PTX has these names, one for each
+parameter of a kernel.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
 
+# The comment of `argument_comment`: "// numba_ptxlink: arguments of saxpy: x y n".
 _ARGUMENTS = re.compile(r"^// numba_ptxlink: arguments of (\S+): (.*)$", re.MULTILINE)
 _ENTRY = re.compile(rb"\.entry\s+([\w$]+)")
-_ELF_MAGIC = 0x464C457F
-_WRAPPED_ADDRESS = 8  # the offset of the content's address in a wrapper
+_ELF_MAGIC = 0x464C457F  # "\x7fELF", as a little-endian number.
+# nvcc wraps a fat binary in a structure, which has the address of the fat binary at this offset in bytes.
+_CONTENT_ADDRESS_OFFSET = 8
 _CURE = "build it with PTX, such as nvcc -gencode arch=compute_75,code=compute_75"
 
 
@@ -31,7 +33,11 @@ class NoPtxError(Exception):
 
 def ptx_at(address: int, arch: Arch) -> str:
     """
-    Return the PTX of the image at *address*: of a fat binary the newest for *arch*.
+    Return the PTX of an image; of a fat binary, the newest PTX that the device can run.
+
+    Args:
+        address: The address of the image.
+        arch: The architecture of the device.
 
     Raises:
         NoPtxError: The image has no such PTX.
@@ -39,7 +45,7 @@ def ptx_at(address: int, arch: Arch) -> str:
     """
     magic = ctypes.c_uint32.from_address(address).value
     if magic == fatbin.WRAPPER_MAGIC:
-        address = ctypes.c_uint64.from_address(address + _WRAPPED_ADDRESS).value
+        address = ctypes.c_uint64.from_address(address + _CONTENT_ADDRESS_OFFSET).value
         magic = ctypes.c_uint32.from_address(address).value
     if magic == _ELF_MAGIC:
         raise NoPtxError(
@@ -47,19 +53,20 @@ def ptx_at(address: int, arch: Arch) -> str:
             "LTO-IR to PTX (nvJitLink -lto -ptx)."
         )
     if magic == fatbin.MAGIC:
-        *_, head, size = fatbin.HEADER.unpack(ctypes.string_at(address, fatbin.HEADER.size))
-        members = fatbin.ptx_members(ctypes.string_at(address, head + size))
+        *_, header_size, content_size = fatbin.HEADER.unpack(ctypes.string_at(address, fatbin.HEADER.size))
+        members = fatbin.ptx_members(ctypes.string_at(address, header_size + content_size))
         if not members:
             raise NoPtxError(f"The fat binary contains only machine code of GPUs; {_CURE}.")
         usable = [member for member in members if member.arch <= arch.number]
         if not usable:
             oldest = min(member.arch for member in members)
-            raise NoPtxError(_too_new("The fat binary", oldest, arch))
-        return max(usable)[1].decode(errors="surrogateescape")
+            raise NoPtxError(_too_new_message("The fat binary", oldest, arch))
+        newest = max(usable)  # Members are compared by their architectures first.
+        return newest.ptx.decode(errors="surrogateescape")
     text = ctypes.string_at(address).decode(errors="surrogateescape")
     target = re.search(r"^\s*\.target\s+sm_(\d+)", text, re.MULTILINE)
     if target and int(target[1]) > arch.number:
-        raise NoPtxError(_too_new("The PTX", int(target[1]), arch))
+        raise NoPtxError(_too_new_message("The PTX", int(target[1]), arch))
     return text
 
 
@@ -69,7 +76,7 @@ def kernel_names(ptx: bytes) -> list[str]:
 
 
 def argument_comment(kernel: str, names: Iterable[str]) -> bytes:
-    """Return a PTX comment with the argument name of each parameter of a kernel."""
+    """Return a PTX comment with the argument name of each parameter of a kernel, "-" for an empty name."""
     return f"\n// numba_ptxlink: arguments of {kernel}: {' '.join(name or '-' for name in names)}".encode()
 
 
@@ -78,7 +85,8 @@ def argument_names(text: str) -> Mapping[str, list[str]]:
     return {kernel: names.split() for kernel, names in _ARGUMENTS.findall(text)}
 
 
-def _too_new(image: str, number: int, arch: Arch) -> str:
+def _too_new_message(image: str, number: int, arch: Arch) -> str:
+    """Return the error for PTX of a later architecture than that of the device; *number* is 75 for sm_75."""
     return (
         f"{image} is for compute_{number}, and the CPU device is {arch.sm}; set "
         f"NUMBA_PTXLINK_CPU_ARCH={number // 10}.{number % 10} (numba-ptxlink cpu --arch)."

@@ -3,9 +3,10 @@
  *
  * A cell for each word of 4 bytes has the last write, the last two reads by different threads, and which bytes are
  * initialised. Two accesses race if they are of one launch, one of them is a write, not both are atomic, and no barrier
- * orders them: threads of a block are ordered by its barriers, lanes of a warp by warp operations as well. Blocks are not
- * ordered, except by atomic operations and by barriers of the grid: a block that has executed one is assumed to have waited.
- * A read whose thread then compares and swaps does not race with atomic operations, since the comparison detects them.
+ * orders them: barriers of a block order its threads, and warp operations order the lanes of a warp. Blocks are ordered
+ * only by atomic operations and grid barriers: a block that has executed one is assumed to have waited for all others.
+ * A read does not race with atomic operations if a compare-and-swap by the same thread follows: the comparison fails if
+ * another thread has changed the value.
  */
 #define _DEFAULT_SOURCE /* on_exit */
 #include <pthread.h>
@@ -15,13 +16,17 @@
 #include <string.h>
 
 enum access_kind { READ, WRITE, ATOMIC, ATOMIC_READ, ATOMIC_WRITE, VOLATILE_READ, COMPARE_AND_SWAP };
-enum order { PLAIN, ORDERED, VOLATILE }; /* a volatile read does not race with an atomic operation */
+/* PLAIN accesses race with all others. VOLATILE reads are not atomic in PTX, but do not race with atomic operations. */
+enum order { PLAIN, ORDERED, VOLATILE };
 enum report_kind { RACE, UNINITIALISED, DIVERGENT_BARRIER };
 enum { MAX_THREADS = 1024, MAX_REPORTS = 64, MAX_COMPARED_READS = 64 };
-enum { WORD = 4, PAGE = 4096, WORDS = PAGE / WORD, WARP = 32 };
-enum { RACECHECK = 1, INITCHECK = 2 };
+enum { WORD_BYTES = 4, PAGE_BYTES = 4096, PAGE_WORDS = PAGE_BYTES / WORD_BYTES, WARP_SIZE = 32 };
+enum { SHARED_START = 1024 }; /* the first address in shared memory, as in _cpu/runtime.py */
+enum { RACECHECK = 1, INITCHECK = 2 }; /* bits of checks.enabled */
 enum scope { BLOCK_SCOPE, WARP_SCOPE, GRID_SCOPE };
 
+/* `site` is the number of a PTX statement, and `thread` an index in the block. `epoch` counts the barriers of its block
+   that the thread has passed, and `warp_epoch` its warp operations. */
 struct access {
   uint32_t launch, block, site;
   uint16_t thread, epoch, warp_epoch;
@@ -34,13 +39,16 @@ struct cell {
   uint32_t uninitialised; /* a bit for each byte of the word */
 };
 
+/* A message to the user, for an access or barrier at `site`; the other access of a race is at `other_site`. The message
+   is shown once, and `count` says how often its cause happened. `with_atomic`: exactly one access is atomic. */
 struct report {
   uint32_t kind, site, other_site, thread, other_thread, block, other_block, size, count, is_write, other_is_write;
-  uint32_t is_shared, with_atomic; /* one access is atomic, and one is plain */
+  uint32_t is_shared, with_atomic;
   uint64_t address;
 };
 
-/* The checks of one worker, which runs one block at a time. */
+/* The checks of one worker, which runs one block at a time. `orders_blocks`: whether the block has executed an atomic
+   operation or a grid barrier. */
 struct checks {
   uint32_t enabled, launch, block, orders_blocks, report_count, compared_read_count;
   uint32_t compared_reads[MAX_COMPARED_READS]; /* sites of reads that a compare-and-swap of the same thread follows */
@@ -55,59 +63,67 @@ static struct {
 
 #define FIELD(context, type, name) (*(type *)((char *)(context) + fields.name))
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t launches;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the pages, cells and `launch_count` */
+static uint32_t launch_count;
 
-/* Cells, by the pages of memory */
+/* The pages of memory that have cells, in a hash table by `number`, which is the address of a page / PAGE_BYTES.
+   Collisions take the next free entry. The capacity is a power of two. */
 
 struct page {
   uint64_t number;
-  struct cell *cells;
+  struct cell *cells; /* NULL in a free entry */
 };
 static struct page *pages;
 static size_t page_capacity, page_count;
 
+/* Return the entry of a page, or the free entry where it belongs. */
 static struct page *find_page(uint64_t number) {
-  size_t index = number * 0x9E3779B97F4A7C15u >> 20 & (page_capacity - 1);
+  size_t index = number * 0x9E3779B97F4A7C15u >> 20 & (page_capacity - 1); /* Fibonacci hashing: 2^64 / golden ratio */
   while (pages[index].cells && pages[index].number != number) index = (index + 1) & (page_capacity - 1);
   return &pages[index];
 }
 
-static bool grow(void) {
-  struct page *old = pages;
+/* Double the capacity of the table; return whether there was memory for it. */
+static bool grow_pages(void) {
+  struct page *old_pages = pages;
   const size_t old_capacity = page_capacity;
   const size_t capacity = old_capacity ? 2 * old_capacity : 1024;
-  struct page *grown = calloc(capacity, sizeof *grown);
-  if (!grown) return false;
-  pages = grown;
+  struct page *new_pages = calloc(capacity, sizeof *new_pages);
+  if (!new_pages) return false;
+  pages = new_pages;
   page_capacity = capacity;
   for (size_t index = 0; index < old_capacity; ++index)
-    if (old[index].cells) *find_page(old[index].number) = old[index];
-  free(old);
+    if (old_pages[index].cells) *find_page(old_pages[index].number) = old_pages[index];
+  free(old_pages);
   return true;
 }
 
-/* Return the cell of a word; NULL if there is no memory for it. */
+/* Return the cell of the word at an address; NULL if there is no memory for it. */
 static struct cell *cell_at(uint64_t address) {
-  if (2 * page_count >= page_capacity && !grow()) return NULL;
-  struct page *page = find_page(address / PAGE);
+  if (2 * page_count >= page_capacity && !grow_pages()) return NULL;
+  struct page *page = find_page(address / PAGE_BYTES);
   if (!page->cells) {
-    struct cell *cells = calloc(WORDS, sizeof *cells);
+    struct cell *cells = calloc(PAGE_WORDS, sizeof *cells);
     if (!cells) return NULL;
-    *page = (struct page){address / PAGE, cells};
+    *page = (struct page){address / PAGE_BYTES, cells};
     ++page_count;
   }
-  return &page->cells[address % PAGE / WORD];
+  return &page->cells[address % PAGE_BYTES / WORD_BYTES];
 }
 
-/* Return the bits of the bytes from `address` on that are in its word, and before `end`. */
+static uint64_t next_word(uint64_t address) { return (address / WORD_BYTES + 1) * WORD_BYTES; }
+
+/* Return which bytes of the word at `address` lie from `address` to `end`: bit i is for byte i of the word. */
 static uint8_t bytes_in_word(uint64_t address, uint64_t end) {
-  const unsigned first = address % WORD, last = end - address < WORD - first ? first + (end - address) : WORD;
-  return (uint8_t)((1u << last) - (1u << first));
+  const uint64_t word = address / WORD_BYTES * WORD_BYTES;
+  const unsigned begin = (unsigned)(address - word);
+  const unsigned limit = end - word < WORD_BYTES ? (unsigned)(end - word) : WORD_BYTES;
+  return (uint8_t)((1u << limit) - (1u << begin));
 }
 
 /* Reports */
 
+/* Add a report, or count it if there is one for the same statements; drop it if there are MAX_REPORTS. */
 static void add_report(struct checks *checks, struct report report) {
   for (uint32_t index = 0; index < checks->report_count; ++index) {
     struct report *known = &checks->reports[index];
@@ -123,12 +139,14 @@ static void add_report(struct checks *checks, struct report report) {
 
 /* Races */
 
-static bool are_unordered(const struct checks *checks, const struct access *one, const struct access *two,
+/* Whether two accesses to a word concern the same byte, one is plain, and nothing orders them; see the top. */
+static bool are_unordered(const struct checks *checks, const struct access *now, const struct access *before,
                           bool is_shared) {
-  if (one->launch != two->launch || !(one->bytes & two->bytes) || (one->order && two->order)) return false;
-  if (one->block != two->block) return !is_shared && !checks->orders_blocks;
-  if (one->thread == two->thread || one->epoch != two->epoch) return false;
-  return one->thread / WARP != two->thread / WARP || one->warp_epoch == two->warp_epoch;
+  if (now->launch != before->launch || !(now->bytes & before->bytes)) return false;
+  if (now->order != PLAIN && before->order != PLAIN) return false;
+  if (now->block != before->block) return !is_shared && !checks->orders_blocks;
+  if (now->thread == before->thread || now->epoch != before->epoch) return false;
+  return now->thread / WARP_SIZE != before->thread / WARP_SIZE || now->warp_epoch == before->warp_epoch;
 }
 
 static void report_race(struct checks *checks, const struct access *now, const struct access *before, uint64_t address,
@@ -141,9 +159,9 @@ static void report_race(struct checks *checks, const struct access *now, const s
                                      .address = address});
 }
 
-/* Whether the bytes that a write stores are in memory already: no thread can observe who stored them. */
+/* Whether the bytes that a write stores are in memory already: the order of two such writes has no effect. */
 static bool is_same_value(uint64_t word, uint8_t bytes, uint32_t value) {
-  for (unsigned byte = 0; byte < WORD; ++byte)
+  for (unsigned byte = 0; byte < WORD_BYTES; ++byte)
     if (bytes >> byte & 1 && *(const uint8_t *)(word + byte) != (uint8_t)(value >> 8 * byte)) return false;
   return true;
 }
@@ -158,21 +176,24 @@ static bool is_compared_read(const struct checks *checks, uint32_t site) {
   return false;
 }
 
-/* A loop such as `old = *p; do { seen = old; old = atomicCAS(p, seen, f(seen)); } while (old != seen);` */
+/* Remember the site of a plain read that a compare-and-swap of the same thread follows, as in the loop
+   `old = *p; do { seen = old; old = atomicCAS(p, seen, f(seen)); } while (old != seen);` */
 static void note_compared_read(struct checks *checks, const struct access *swap, const struct access *read) {
   if (read->launch == swap->launch && read->block == swap->block && read->thread == swap->thread &&
       read->order == PLAIN && checks->compared_read_count < MAX_COMPARED_READS && !is_compared_read(checks, read->site))
     checks->compared_reads[checks->compared_read_count++] = read->site;
 }
 
+/* Check the part of an access of `size` bytes at `address` that lies in the word at `word`, and remember it in the
+   cell of the word. `value` has the bytes of the word that a write stores. */
 static void check_word(struct checks *checks, struct access now, enum access_kind kind, uint64_t address,
                        uint32_t size, uint64_t word, uint32_t value, bool is_shared) {
   struct cell *cell = cell_at(word);
   if (!cell) return;
-  const bool reads = kind != WRITE && kind != ATOMIC_WRITE, writes = is_write(kind);
+  const bool writes = is_write(kind);
   if (checks->enabled & RACECHECK) {
-    const bool same = kind == WRITE && is_same_value(word, now.bytes, value);
-    if (!(same && writes && !reads) && are_unordered(checks, &now, &cell->write, is_shared))
+    const bool has_no_effect = kind == WRITE && is_same_value(word, now.bytes, value);
+    if (!has_no_effect && are_unordered(checks, &now, &cell->write, is_shared))
       report_race(checks, &now, &cell->write, address, size, writes, true, is_shared);
     for (unsigned index = 0; writes && index < 2; ++index)
       if (are_unordered(checks, &now, &cell->reads[index], is_shared)) {
@@ -185,25 +206,28 @@ static void check_word(struct checks *checks, struct access now, enum access_kin
     cell->write = now;
     cell->uninitialised &= ~(uint32_t)now.bytes;
   } else {
-    const struct access *last = &cell->reads[0];
-    if (last->thread != now.thread || last->block != now.block || last->launch != now.launch)
-      cell->reads[1] = *last;
+    const struct access *last_read = &cell->reads[0];
+    if (last_read->thread != now.thread || last_read->block != now.block || last_read->launch != now.launch)
+      cell->reads[1] = *last_read;
     cell->reads[0] = now;
   }
 }
 
-/* Whether no byte of an access is initialised. Copies of structs also read padding, which is never initialised. */
+/* Whether no byte of an access is initialised. Some initialised bytes suffice: a copy of a struct also reads padding,
+   which is never initialised. A word of shared memory is initialised if this block has written to it. */
 static bool is_uninitialised(const struct checks *checks, uint64_t address, uint64_t end, bool is_shared) {
-  for (uint64_t at = address; at < end; at = (at / WORD + 1) * WORD) {
-    const struct cell *cell = cell_at(at);
-    const uint8_t bytes = bytes_in_word(at, end);
-    const bool is_written = cell && cell->write.launch == checks->launch && cell->write.block == checks->block;
-    if (!cell || (is_shared ? is_written : (cell->uninitialised & bytes) != bytes)) return false;
+  for (uint64_t part = address; part < end; part = next_word(part)) {
+    const struct cell *cell = cell_at(part);
+    if (!cell) return false;
+    const uint8_t bytes = bytes_in_word(part, end);
+    const bool is_written = cell->write.launch == checks->launch && cell->write.block == checks->block;
+    const bool is_initialised = is_shared ? is_written : (cell->uninitialised & bytes) != bytes;
+    if (is_initialised) return false;
   }
   return true;
 }
 
-/* Return the checks of a worker. If the worker runs another block than before, no barrier has been passed yet. */
+/* Return the checks of a worker. If the worker has begun another block, count its barriers from 0. */
 static struct checks *current_checks(void *context) {
   struct checks *checks = FIELD(context, struct checks *, checks);
   const uint32_t *ctaid = &FIELD(context, uint32_t, ctaid), *nctaid = &FIELD(context, uint32_t, nctaid);
@@ -217,12 +241,12 @@ static struct checks *current_checks(void *context) {
   return checks;
 }
 
-/* Called by generated code before an access; `value` has the bytes that a write stores. */
+/* Called by generated code before an access of `size` bytes; `value` has the first 8 bytes that a write stores. */
 void numba_ptxlink_check_access(void *context, uint64_t address, uint64_t size, uint32_t kind, uint64_t site,
                                 uint64_t value) {
   struct checks *checks = current_checks(context);
   if (address - FIELD(context, uint64_t, local_base) < FIELD(context, uint64_t, local_total_size)) return;
-  const uint64_t shared_start = FIELD(context, uint64_t, shared_base) + 1024;
+  const uint64_t shared_start = FIELD(context, uint64_t, shared_base) + SHARED_START;
   const bool is_shared = address - shared_start < FIELD(context, uint64_t, shared_size);
   const uint32_t thread = FIELD(context, uint32_t, current_thread);
   const struct access now = {.launch = checks->launch, .block = checks->block, .site = (uint32_t)site,
@@ -239,32 +263,36 @@ void numba_ptxlink_check_access(void *context, uint64_t address, uint64_t size, 
     add_report(checks, (struct report){.kind = UNINITIALISED, .site = now.site, .thread = thread,
                                        .block = now.block, .size = (uint32_t)size, .is_shared = is_shared,
                                        .address = address});
-  for (uint64_t at = address; at < end; at = (at / WORD + 1) * WORD) {
-    struct access part = now;
-    part.bytes = bytes_in_word(at, end);
-    const unsigned shift = at == address ? 0 : 8 * (unsigned)(at - address);
-    const uint32_t bits = (uint32_t)(shift < 64 ? value >> shift : 0);
-    check_word(checks, part, kind, address, (uint32_t)size, at / WORD * WORD, bits << 8 * (at % WORD), is_shared);
+  for (uint64_t part = address; part < end; part = next_word(part)) {
+    struct access part_access = now;
+    part_access.bytes = bytes_in_word(part, end);
+    const unsigned shift = 8 * (unsigned)(part - address);
+    const uint32_t part_value = (uint32_t)(shift < 64 ? value >> shift : 0);
+    const uint32_t word_value = part_value << 8 * (part % WORD_BYTES);
+    check_word(checks, part_access, kind, address, (uint32_t)size, part / WORD_BYTES * WORD_BYTES, word_value,
+               is_shared);
   }
   pthread_mutex_unlock(&lock);
 }
 
-/* Called by generated code when a thread has passed a barrier. */
+/* Called by generated code when a thread has passed a barrier or a warp operation. */
 void numba_ptxlink_check_order(void *context, uint32_t scope) {
   struct checks *checks = current_checks(context);
   const uint32_t thread = FIELD(context, uint32_t, current_thread);
-  ++(scope == WARP_SCOPE ? checks->warp_epochs : checks->epochs)[thread];
+  if (scope == WARP_SCOPE) ++checks->warp_epochs[thread];
+  else ++checks->epochs[thread];
   if (scope == GRID_SCOPE) checks->orders_blocks = 1;
 }
 
-/* Called by the scheduler if a barrier opens although threads of the block have ended or wait at another barrier. */
+/* Called by the scheduler of runtime.ll if a barrier opens although threads of the block have exited or wait at another
+   barrier. */
 void numba_ptxlink_check_barrier(void *context, uint32_t site, uint32_t other_site, uint32_t thread) {
   struct checks *checks = current_checks(context);
   add_report(checks, (struct report){.kind = DIVERGENT_BARRIER, .site = site, .other_site = other_site,
                                      .thread = thread, .block = checks->block});
 }
 
-/* Called by Python */
+/* Called by _cpu/checks.py */
 
 void numba_ptxlink_checks_fields(const uint32_t *offsets) { memcpy(&fields, offsets, sizeof fields); }
 
@@ -273,7 +301,7 @@ size_t numba_ptxlink_checks_size(void) { return sizeof(struct checks); }
 /* Begin a launch; workers of one launch pass the same number, 0 for a new one. */
 uint32_t numba_ptxlink_checks_begin(struct checks *checks, uint32_t enabled, uint32_t launch) {
   pthread_mutex_lock(&lock);
-  if (!launch) launch = ++launches;
+  if (!launch) launch = ++launch_count;
   pthread_mutex_unlock(&lock);
   checks->enabled = enabled;
   checks->launch = launch;
@@ -282,6 +310,8 @@ uint32_t numba_ptxlink_checks_begin(struct checks *checks, uint32_t enabled, uin
   return launch;
 }
 
+/* Set `reports` to the reports of a launch, and return their number. Races of compared reads are removed here, since
+   the compare-and-swap may come after the race. */
 uint32_t numba_ptxlink_checks_reports(struct checks *checks, const struct report **reports) {
   uint32_t count = 0;
   for (uint32_t index = 0; index < checks->report_count; ++index) {
@@ -299,10 +329,10 @@ uint32_t numba_ptxlink_checks_reports(struct checks *checks, const struct report
 void numba_ptxlink_mark_memory(uint64_t address, uint64_t size, int is_initialised) {
   pthread_mutex_lock(&lock);
   const uint64_t end = address + size;
-  for (uint64_t at = address; at < end; at = (at / WORD + 1) * WORD) {
-    struct cell *cell = cell_at(at);
+  for (uint64_t part = address; part < end; part = next_word(part)) {
+    struct cell *cell = cell_at(part);
     if (!cell) break;
-    const uint32_t bytes = bytes_in_word(at, end);
+    const uint32_t bytes = bytes_in_word(part, end);
     cell->uninitialised = is_initialised ? cell->uninitialised & ~bytes : cell->uninitialised | bytes;
   }
   pthread_mutex_unlock(&lock);
@@ -312,7 +342,7 @@ static int exit_status;
 
 static void end_with_status(int status, void *unused) {
   (void)unused;
-  /* glibc continues with the exit handlers that are left. */
+  /* After `exit` in a handler, glibc runs the handlers that are left, and the process ends with the new status. */
   if (!status && exit_status) exit(exit_status);
 }
 

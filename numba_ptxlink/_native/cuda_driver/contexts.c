@@ -1,4 +1,4 @@
-/* Contexts: the primary one of each device, those that programs create, and the stack of each thread. */
+/* Contexts: the primary context of each device, contexts that programs create, and the stack of each thread. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 enum { MAX_STACK_DEPTH = 64 };
 
 static struct CUctx_st primary_contexts[MAX_DEVICES];
-static _Thread_local CUcontext stack[MAX_STACK_DEPTH];
+static _Thread_local CUcontext stack[MAX_STACK_DEPTH]; /* the last one is the current context of the thread */
 static _Thread_local int depth;
 static uint64_t context_count;
 
@@ -25,8 +25,8 @@ CUresult require_context(CUcontext *context) {
   return current->sticky_error;
 }
 
-/* Return `context`, or the current one if it is NULL. */
-static CUresult given_or_current(CUcontext *context) {
+/* Set `*context` to the current context if it is NULL; check that it is not destroyed. */
+static CUresult resolve_context(CUcontext *context) {
   CHECK(check_initialized());
   if (!*context) *context = current_context();
   REQUIRE(*context, CUDA_ERROR_INVALID_CONTEXT);
@@ -67,11 +67,11 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   CHECK(check_device(device));
   pthread_mutex_lock(&driver_lock);
   const CUcontext context = &primary_contexts[device];
-  const bool retained = context->retain_count > 0, last = context->retain_count == 1;
-  context->retain_count -= retained;
+  const bool is_retained = context->retain_count > 0, is_last_release = context->retain_count == 1;
+  context->retain_count -= is_retained;
   pthread_mutex_unlock(&driver_lock);
-  if (last) release_resources(context);
-  return retained ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+  if (is_last_release) release_resources(context);
+  return is_retained ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
@@ -126,7 +126,7 @@ CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned 
   return cuCtxCreate_v2(context, flags, device);
 }
 
-/* Do not free the structure, so that the handle of a destroyed context gives an error, not a crash. */
+/* Do not free the structure, so that the handle of a destroyed context causes an error, not a crash. */
 CUresult cuCtxDestroy_v2(CUcontext context) {
   CHECK(check_initialized());
   REQUIRE(context, CUDA_ERROR_INVALID_CONTEXT);
@@ -178,7 +178,7 @@ CUresult cuCtxGetCurrent(CUcontext *context) {
 /* Properties */
 
 CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext context) {
-  CHECK(given_or_current(&context));
+  CHECK(resolve_context(&context));
   REQUIRE_VALUE(device);
   *device = context->device;
   return CUDA_SUCCESS;
@@ -187,7 +187,7 @@ CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext context) {
 CUresult cuCtxGetDevice(CUdevice *device) { return cuCtxGetDevice_v2(device, NULL); }
 
 CUresult cuCtxGetId(CUcontext context, unsigned long long *id) {
-  CHECK(given_or_current(&context));
+  CHECK(resolve_context(&context));
   REQUIRE_VALUE(id);
   *id = context->id;
   return CUDA_SUCCESS;
@@ -209,7 +209,7 @@ CUresult cuCtxSetFlags(unsigned flags) {
 }
 
 CUresult cuCtxGetApiVersion(CUcontext context, unsigned *version) {
-  CHECK(given_or_current(&context));
+  CHECK(resolve_context(&context));
   REQUIRE_VALUE(version);
   *version = CUDA_VERSION;
   return CUDA_SUCCESS;
@@ -218,7 +218,7 @@ CUresult cuCtxGetApiVersion(CUcontext context, unsigned *version) {
 CUresult cuCtxSynchronize(void) { return require_context(NULL); }
 
 CUresult cuCtxSynchronize_v2(CUcontext context) {
-  CHECK(given_or_current(&context));
+  CHECK(resolve_context(&context));
   return context->sticky_error;
 }
 

@@ -1,9 +1,10 @@
-/* Copies between host and device, and functions that fill memory. */
+/* Copy memory between host and device, and fill it. */
 #include <string.h>
 
 #include "driver.h"
 
-/* Device memory has to lie in one allocation; host memory is anything outside of the heap of device memory (heap.c). */
+/* Check the memory of a copy or fill: device memory has to lie in one allocation, and host memory outside of the heap
+   of device memory (heap.c). */
 static CUresult check_memory(uintptr_t address, size_t size, bool may_be_host) {
   struct allocation found;
   if (find_allocation(address, &found) && !(may_be_host && found.kind == REGISTERED_MEMORY))
@@ -35,7 +36,8 @@ CUresult cuMemcpyDtoH_v2(void *target, CUdeviceptr source, size_t size) {
 CUresult cuMemcpyDtoD_v2(CUdeviceptr target, CUdeviceptr source, size_t size) {
   return copy(target, source, size, DEVICE_TO_DEVICE);
 }
-CUresult cuMemcpyPeer(CUdeviceptr target, CUcontext to, CUdeviceptr source, CUcontext from, size_t size) {
+CUresult cuMemcpyPeer(CUdeviceptr target, CUcontext target_context, CUdeviceptr source, CUcontext source_context,
+                      size_t size) {
   return copy(target, source, size, DEVICE_TO_DEVICE);
 }
 
@@ -51,20 +53,22 @@ CUresult cuMemcpyDtoHAsync_v2(void *target, CUdeviceptr source, size_t size, CUs
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr target, CUdeviceptr source, size_t size, CUstream stream) {
   return cuMemcpyDtoD_v2(target, source, size);
 }
-CUresult cuMemcpyPeerAsync(CUdeviceptr target, CUcontext to, CUdeviceptr source, CUcontext from, size_t size,
-                           CUstream stream) {
-  return cuMemcpyPeer(target, to, source, from, size);
+CUresult cuMemcpyPeerAsync(CUdeviceptr target, CUcontext target_context, CUdeviceptr source, CUcontext source_context,
+                           size_t size, CUstream stream) {
+  return cuMemcpyPeer(target, target_context, source, source_context, size);
 }
 
 /* Two and three dimensions */
 
+/* The source or the target of a copy: slices of `height` rows of `pitch` bytes. A height or pitch of 0 stands for that
+   of the copied box. */
 struct side {
   uintptr_t start;
   bool may_be_host;
-  size_t pitch, height; /* bytes of a row, rows of a slice; 0 if they are those of the copied box */
+  size_t pitch, height;
 };
 
-static CUresult side_of(struct side *side, CUmemorytype type, const void *host, CUdeviceptr device) {
+static CUresult set_memory(struct side *side, CUmemorytype type, const void *host, CUdeviceptr device) {
   if (type == CU_MEMORYTYPE_ARRAY) return not_supported("a copy of a CUDA array");
   side->may_be_host = type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_UNIFIED;
   side->start = type == CU_MEMORYTYPE_HOST ? (uintptr_t)host : device;
@@ -80,8 +84,8 @@ static CUresult copy_rows(const CUDA_MEMCPY3D *box) {
   CHECK(require_context(NULL));
   struct side source = {.pitch = box->srcPitch, .height = box->srcHeight};
   struct side target = {.pitch = box->dstPitch, .height = box->dstHeight};
-  CHECK(side_of(&source, box->srcMemoryType, box->srcHost, box->srcDevice));
-  CHECK(side_of(&target, box->dstMemoryType, box->dstHost, box->dstDevice));
+  CHECK(set_memory(&source, box->srcMemoryType, box->srcHost, box->srcDevice));
+  CHECK(set_memory(&target, box->dstMemoryType, box->dstHost, box->dstDevice));
   set_defaults(&source, box);
   set_defaults(&target, box);
   for (size_t z = 0; z < box->Depth; ++z)
@@ -120,6 +124,7 @@ CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *box, CUstream stream) { return 
 
 /* Fills */
 
+/* Fill `height` rows of `width` elements; rows begin each `pitch` bytes. */
 static CUresult fill(uintptr_t target, size_t pitch, const void *value, size_t element_size, size_t width,
                      size_t height) {
   CHECK(require_context(NULL));

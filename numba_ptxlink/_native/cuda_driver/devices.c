@@ -1,22 +1,23 @@
-/* Initialisation, and the devices with their attributes. */
+/* Initialise the driver, and describe the devices by their attributes. */
 #include <stdio.h>
 #include <string.h>
 
 #include "driver.h"
 
-struct device_settings devices = {1, 7, 5, (size_t)16 << 30};
+struct device_settings devices = {.count = 1, .major = 7, .minor = 5, .memory_size = (size_t)16 << 30};
 pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
 static enum { NOT_INITIALIZED, INITIALIZED, FORKED, DEINITIALIZED } state;
 
-/* "Technical Specifications per Compute Capability" of the CUDA C++ Programming Guide. */
+/* The limits of a multiprocessor, by "Technical Specifications per Compute Capability" (CUDA C++ Programming Guide). */
 static const struct architecture {
-  int compute_capability, threads, blocks, shared_kib; /* of a multiprocessor */
+  int compute_capability, threads, blocks, shared_kib;
 } architectures[] = {
     {70, 2048, 32, 96}, {75, 1024, 16, 64}, {80, 2048, 32, 164}, {86, 1536, 16, 100}, {87, 1536, 16, 164},
     {89, 1536, 24, 100}, {90, 2048, 32, 228}, {110, 1536, 24, 228}, {120, 1536, 24, 100},
 };
 
-static struct architecture architecture(void) {
+/* Return the row of the latest compute capability that is not later than that of the devices. */
+static struct architecture find_architecture(void) {
   size_t row = 0;
   while (row + 1 < sizeof architectures / sizeof *architectures &&
          architectures[row + 1].compute_capability <= 10 * devices.major + devices.minor)
@@ -157,7 +158,7 @@ CUresult cuDeviceGetExecAffinitySupport(int *supported, CUexecAffinityType type,
 
 /* Attributes without a case are 0: textures, IPC, clusters, virtual memory management and the like. */
 int device_attribute(CUdevice_attribute attribute, CUdevice device) {
-  const struct architecture found = architecture();
+  const struct architecture limits = find_architecture();
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: return devices.major;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: return devices.minor;
@@ -170,16 +171,17 @@ int device_attribute(CUdevice_attribute attribute, CUdevice device) {
     case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z: return UINT16_MAX;
     case CU_DEVICE_ATTRIBUTE_WARP_SIZE: return 32;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: return 4;
-    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: return found.threads;
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR: return found.blocks;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: return limits.threads;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR: return limits.blocks;
     case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
     case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR: return 64 << 10;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: return STATIC_SHARED_LIMIT;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: return found.shared_kib << 10;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: return limits.shared_kib << 10;
     /* From 8.0 on, the system reserves 1 KiB of shared memory for each block. */
     case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK: return devices.major >= 8 ? 1 << 10 : 0;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-      return (found.shared_kib - (devices.major >= 8)) << 10;
+      return (limits.shared_kib << 10) -
+             device_attribute(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, device);
     case CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY: return 64 << 10;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: return 4 << 20;
     case CU_DEVICE_ATTRIBUTE_MAX_PITCH: return INT32_MAX;

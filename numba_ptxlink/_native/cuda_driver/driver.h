@@ -1,9 +1,9 @@
 /*
  * Structures and functions that the files of the CPU's CUDA driver share.
  *
- * One lock protects all tables. It is not held while Python is called or a kernel runs. Each call has done its work
- * when it returns, so that streams and events have no queues. Functions whose names begin with numba_ptxlink_ are
- * for Python.
+ * One lock protects all tables. The lock is not held while Python is called or a kernel runs. Each call has done its
+ * work when it returns, so that streams and events have no queues. Python calls the functions whose names begin with
+ * numba_ptxlink_, see _cpu/device/callbacks.py.
  */
 #pragma once
 
@@ -19,14 +19,16 @@
 enum {
   MAX_DEVICES = 16,
   MAX_THREADS_PER_BLOCK = 1024,
-  STATIC_SHARED_LIMIT = 48 << 10, /* bytes of a block without opt-in */
+  STATIC_SHARED_LIMIT = 48 << 10, /* bytes of shared memory of a block without an opt-in by cuFuncSetAttribute */
   MAX_MESSAGE_SIZE = 4096,
 };
 
+/* Return `error` from the calling function unless `condition` holds. */
 #define REQUIRE(condition, error)    \
   do {                               \
     if (!(condition)) return error;  \
   } while (0)
+/* Return the error of `call` from the calling function, if there is one. */
 #define CHECK(call)                            \
   do {                                         \
     const CUresult check_result = (call);      \
@@ -52,12 +54,12 @@ void deinitialize_driver(void); /* later calls return CUDA_ERROR_DEINITIALIZED *
 
 struct CUctx_st {
   CUdevice device;
-  bool destroyed, active;
+  bool destroyed, active; /* a primary context is active from its first use to its release or reset */
   unsigned retain_count, flags;
   uint64_t id;
   uint32_t peers; /* a bit for each device whose memory kernels may access */
   size_t limits[CU_LIMIT_MAX];
-  CUresult sticky_error;
+  CUresult sticky_error; /* of a kernel, returned by all later calls */
   char fault_message[MAX_MESSAGE_SIZE];
 };
 
@@ -90,15 +92,17 @@ struct allocation {
 
 /* Tell initcheck whether memory is initialised: false after an allocation, true after a copy. */
 void set_initialised(uintptr_t address, size_t size, bool is_initialised);
-CUresult allocate(struct allocation request, uintptr_t *address); /* start and id are chosen */
-CUresult add_range(struct allocation range);                      /* memory that is allocated elsewhere */
+/* Allocate as `request` says, which has no start and id yet; write the address. */
+CUresult allocate(struct allocation request, uintptr_t *address);
+CUresult add_range(struct allocation range); /* memory that is allocated elsewhere */
+/* Remove the range that begins at `start`, if it is of one of `kinds`; write it to `removed`, which may be NULL. */
 CUresult remove_range(uintptr_t start, int kinds, struct allocation *removed);
 void remove_context_memory(CUcontext context);
-bool find_allocation(uintptr_t address, struct allocation *found);
+bool find_allocation(uintptr_t address, struct allocation *found); /* the range that contains `address` */
 bool is_in_heap(uintptr_t address);
-size_t used_memory(CUdevice device);
+size_t used_memory(CUdevice device); /* bytes */
 bool is_accessible(const struct allocation *range, const struct CUctx_st *context); /* by kernels */
-void regions_changed(void);
+void regions_changed(void); /* makes Python read the table again */
 
 /* pools.c */
 
@@ -124,8 +128,8 @@ struct variable {
 };
 
 struct CUlib_st {
-  uint64_t program; /* the number that Python has given the compiled PTX */
-  bool loaded;
+  uint64_t program; /* the number by which Python knows the compiled PTX */
+  bool loaded;      /* false after it is unloaded */
   CUcontext context; /* of a module; NULL for a library, which serves all contexts */
   struct CUfunc_st *functions;
   struct variable *variables;
@@ -143,7 +147,8 @@ struct launch {
   uint64_t stream;
 };
 
-/* Python's part: each function returns a CUresult, and writes the reason of an error to `message`. */
+/* The methods of Device in _cpu/device/callbacks.py: they return a CUresult, and write the reason of an error to
+   `message`. */
 struct python_functions {
   int (*load)(struct CUlib_st *library, const void *image, char *message, size_t message_size);
   void (*unload)(uint64_t program);
@@ -155,6 +160,6 @@ struct python_functions {
   void (*stop_compiling)(void);
 };
 extern struct python_functions python;
-extern bool has_own_interpreter;
+extern bool has_own_interpreter; /* whether this library has started Python, so that the program is not in Python */
 
-CUresult attach_python(void);
+CUresult attach_python(void); /* fills `python` */

@@ -1,4 +1,4 @@
-/* cuGetProcAddress: the version of a function that a program was built for. */
+/* cuGetProcAddress: find a function of the driver in the version that a program was built for. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuu
   for (unsigned index = 0; index < entry_point_count; ++index) {
     const struct entry_point *entry = &entry_points[index];
     if (strcmp(entry->name, name) || (*function && entry->release > version)) continue;
-    /* Later rows are newer versions. The oldest one serves programs that ask for an older one, as NVIDIA's does. */
+    /* Later rows are newer versions. A program that requests an older version than the oldest one gets that one. */
     *function = (void *)entry->function;
     result = CU_GET_PROC_ADDRESS_SUCCESS;
   }
@@ -30,11 +30,11 @@ CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint
 }
 
 /*
- * NVIDIA's static runtime library first requests undocumented tables, so that a program which contains the library cannot
- * run here. NVIDIA's libraries that link code, and the bindings for Python, contain it as well, but do not need the
- * tables.
+ * NVIDIA's static runtime library first requests undocumented tables, so that a program which contains the library
+ * cannot run here: report the program. NVIDIA's libraries that link code (libnv*.so) and the bindings for Python contain
+ * the runtime as well, but do not need the tables.
  */
-static bool is_program(const char *path) {
+static bool needs_tables(const char *path) {
   const char *name = strrchr(path, '/');
   return has_own_interpreter && strncmp(name ? name + 1 : path, "libnv", strlen("libnv")) != 0;
 }
@@ -44,7 +44,7 @@ CUresult cuGetExportTable(const void **table, const CUuuid *id) {
   Dl_info caller;
   REQUIRE_VALUE(table);
   *table = NULL;
-  if (!reported && dladdr(__builtin_return_address(0), &caller) && is_program(caller.dli_fname)) {
+  if (!reported && dladdr(__builtin_return_address(0), &caller) && needs_tables(caller.dli_fname)) {
     reported = true;
     fprintf(stderr, "numba-ptxlink: %s contains NVIDIA's static CUDA runtime, which the CPU device does not support; "
             "link it with nvcc -cudart shared (CMAKE_CUDA_RUNTIME_LIBRARY=Shared).\n", caller.dli_fname);

@@ -4,8 +4,8 @@
 
 #include "driver.h"
 
-/* NVIDIA's wording of the errors that programs print most; others get the words of their names. */
-static const char *usual_text(CUresult error) {
+/* NVIDIA's texts of the errors that programs print most. Other errors get the words of their names, see error_names. */
+static const char *known_text(CUresult error) {
   switch (error) {
     case CUDA_SUCCESS: return "no error";
     case CUDA_ERROR_INVALID_VALUE: return "invalid argument";
@@ -40,14 +40,14 @@ CUresult cuGetErrorName(CUresult error, const char **name) {
   return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* After a fault the text is the place and the cause of it. */
+/* After the fault of a kernel, the text is the message with its place and cause. */
 CUresult cuGetErrorString(CUresult error, const char **text) {
   const struct error_name *found = find_name(error);
   const CUcontext context = current_context();
   REQUIRE_VALUE(text);
   if (context && error != CUDA_SUCCESS && context->sticky_error == error && *context->fault_message)
     *text = context->fault_message;
-  else if (!(*text = usual_text(error)))
+  else if (!(*text = known_text(error)))
     *text = found ? found->words : NULL;
   return *text ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

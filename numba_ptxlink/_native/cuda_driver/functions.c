@@ -1,4 +1,4 @@
-/* Attributes, parameters and occupancy of kernels. */
+/* Describe kernels: their attributes, parameters and occupancy. */
 #include "driver.h"
 
 static int min(int a, int b) { return a < b ? a : b; }
@@ -79,23 +79,25 @@ CUresult cuKernelGetParamCount(CUkernel kernel, size_t *count) {
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int block_size,
                                                      size_t dynamic_size) {
-  enum { WARP_SIZE = 32, REGISTER_UNIT = 256, SHARED_UNIT = 128 };
+  enum { WARP_SIZE = 32, REGISTER_UNIT = 256, SHARED_UNIT = 128 }; /* units of allocation: registers of a warp, bytes */
   CHECK(check_function(function));
   REQUIRE_VALUE(blocks && block_size > 0);
   const int threads = round_up(block_size, WARP_SIZE);
-  const size_t shared = (size_t)function->attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES] + dynamic_size;
-  const int registers = round_up(function->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] * WARP_SIZE, REGISTER_UNIT);
+  const size_t shared_size = (size_t)function->attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES] + dynamic_size;
+  const int warp_registers = round_up(function->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] * WARP_SIZE, REGISTER_UNIT);
   *blocks = min(device_attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, 0),
                 device_attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 0) / threads);
-  if (registers) {
+  if (warp_registers) {
     const int total = device_attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 0);
-    const int fitting = total / registers / (threads / WARP_SIZE);
-    *blocks = min(*blocks, fitting > 0 ? fitting : 1); /* the number of registers is a guess: no launch fails for it */
+    const int fitting_blocks = total / warp_registers / (threads / WARP_SIZE);
+    /* The number of registers is a guess, for which no launch may fail: one block always fits. */
+    *blocks = min(*blocks, fitting_blocks > 0 ? fitting_blocks : 1);
   }
-  if (shared) {
+  if (shared_size) {
     const int reserved = device_attribute(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, 0);
     const int total = device_attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 0);
-    *blocks = shared > (size_t)total ? 0 : min(*blocks, total / round_up((int)shared + reserved, SHARED_UNIT));
+    if (shared_size > (size_t)total) *blocks = 0;
+    else *blocks = min(*blocks, total / round_up((int)shared_size + reserved, SHARED_UNIT));
   }
   if (block_size > function->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK]) *blocks = 0;
   return CUDA_SUCCESS;
@@ -106,14 +108,16 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfun
   return cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, block_size, dynamic_size);
 }
 
+/* Find the block size with the most threads on a multiprocessor; `limit` is the largest size, 0 for none. */
 CUresult cuOccupancyMaxPotentialBlockSize(int *grid_size, int *block_size, CUfunction function,
                                           CUoccupancyB2DSize dynamic_size_of, size_t dynamic_size, int limit) {
   CHECK(check_function(function));
   REQUIRE_VALUE(grid_size && block_size);
-  int largest = function->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK], most_threads = 0;
-  if (limit > 0) largest = min(largest, limit);
+  int max_size = function->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK], most_threads = 0;
+  if (limit > 0) max_size = min(max_size, limit);
   *grid_size = *block_size = 0;
-  for (int size = largest; size > 0; size = round_up(size - 32, 32)) {
+  /* After the largest size, only multiples of a warp matter. */
+  for (int size = max_size; size > 0; size = round_up(size - 32, 32)) {
     int blocks;
     CHECK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, size,
                                                       dynamic_size_of ? dynamic_size_of(size) : dynamic_size));

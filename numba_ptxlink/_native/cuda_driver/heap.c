@@ -1,9 +1,9 @@
 /*
  * Memory that kernels may access: a table of ranges in the order of addresses, and the allocator of device memory.
  *
- * Device memory is in an address range that no other part of the process uses. The allocator goes through the range, and
- * uses freed addresses again only after it has reached the end. So an access to freed memory is a fault for a long time.
- * A gap on both sides of each allocation makes an overrun a fault, too.
+ * Device memory lies in the heap, a large range of addresses that no other part of the process uses. The allocator goes
+ * through the heap, and uses freed addresses again only after it has reached the end, so that an access to freed memory
+ * is a fault for a long time. A gap on both sides of each allocation makes an overrun a fault, too.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -14,21 +14,22 @@
 #include "driver.h"
 
 enum {
-  ALIGNMENT = 512,              /* as cudaMalloc guarantees at least 256 */
-  MAX_GAP = 64 << 10,           /* bytes between two allocations */
-  MAX_FILLED = 1 << 20,         /* bytes of a new allocation that are overwritten */
-  FILL_BYTE = 0xCB,             /* new memory has no zeros that a program could rely on */
-  HEAP_TO_MEMORY_RATIO = 64,    /* address space for each byte of memory */
-  COMMIT_STEP = 64 << 20,
+  ALIGNMENT = 512,           /* bytes; cudaMalloc guarantees 256 */
+  MAX_GAP = 64 << 10,        /* bytes between two allocations */
+  MAX_FILLED = 1 << 20,      /* bytes of a new allocation that are filled, so that no program relies on zeros */
+  FILL_BYTE = 0xCB,
+  HEAP_TO_MEMORY_RATIO = 64, /* bytes of address space for each byte of memory */
+  COMMIT_STEP = 64 << 20,    /* bytes of the heap that are made accessible at once */
 };
 
 static struct allocation *ranges;
 static size_t range_count, range_capacity;
-static uint64_t generation = 1, allocation_count;
-static size_t used[MAX_DEVICES];
+static uint64_t generation = 1, allocation_count; /* each change of the table is a new generation */
+static size_t used[MAX_DEVICES];                  /* bytes */
+/* The heap is accessible up to `heap_committed`, and the next allocation is searched from `heap_cursor` on. */
 static uintptr_t heap_start, heap_end, heap_committed, heap_cursor;
 
-/* Return the index of the first range that begins after `address`. */
+/* Return the index of the first range that begins after `address`; `range_count` if there is none. */
 static size_t upper_bound(uintptr_t address) {
   size_t low = 0, high = range_count;
   while (low < high) {
@@ -41,13 +42,14 @@ static size_t upper_bound(uintptr_t address) {
   return low;
 }
 
+/* Return the range that contains `address`, or NULL. */
 static struct allocation *range_at(uintptr_t address) {
   const size_t index = upper_bound(address);
   struct allocation *found = index ? &ranges[index - 1] : NULL;
   return found && address - found->start < found->size ? found : NULL;
 }
 
-static CUresult insert(struct allocation range) {
+static CUresult insert_range(struct allocation range) {
   if (range_count == range_capacity) {
     const size_t capacity = 2 * range_capacity + 64;
     struct allocation *grown = realloc(ranges, capacity * sizeof *ranges);
@@ -63,7 +65,7 @@ static CUresult insert(struct allocation range) {
   return CUDA_SUCCESS;
 }
 
-static void erase(struct allocation *range) {
+static void erase_range(struct allocation *range) {
   const size_t index = (size_t)(range - ranges);
   memmove(range, range + 1, (--range_count - index) * sizeof *ranges);
   ++generation;
@@ -71,18 +73,20 @@ static void erase(struct allocation *range) {
 
 /* The allocator */
 
+/* Reserve addresses for the heap; return whether there are any. */
 static bool reserve_heap(void) {
   size_t size = HEAP_TO_MEMORY_RATIO * devices.memory_size;
   void *start = MAP_FAILED;
   for (; !heap_start && size >= ALIGNMENT; size /= 2) {
     start = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (start == MAP_FAILED) continue; /* a limit of address space, as by ulimit -v */
+    if (start == MAP_FAILED) continue; /* the address space is limited, as by ulimit -v: try half the size */
     heap_start = heap_committed = heap_cursor = (uintptr_t)start;
     heap_end = heap_start + size;
   }
   return heap_start;
 }
 
+/* Make the heap accessible up to `end`; return whether that was possible. */
 static bool commit(uintptr_t end) {
   if (end <= heap_committed) return true;
   uintptr_t target = heap_committed + ((end - heap_committed + COMMIT_STEP - 1) / COMMIT_STEP) * COMMIT_STEP;
@@ -94,13 +98,16 @@ static bool commit(uintptr_t end) {
 
 static size_t round_up(size_t size) { return (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
-/* Find the next free place after the cursor, then from the start of the heap. */
-static uintptr_t find_place(size_t size, size_t gap) {
+/* Return the next free address after the cursor, or else after the start of the heap; 0 if there is none. */
+static uintptr_t find_free_address(size_t size, size_t gap) {
   for (int pass = 0; pass < 2; ++pass, heap_cursor = heap_start) {
     uintptr_t place = round_up(heap_cursor + gap);
     size_t index = upper_bound(place);
-    if (index && ranges[index - 1].start + ranges[index - 1].size + gap > place && ranges[index - 1].start >= heap_start)
-      place = round_up(ranges[index - 1].start + ranges[index - 1].size + gap);
+    /* Skip the allocation that contains the place, or ends less than a gap before it. */
+    const struct allocation *previous = index ? &ranges[index - 1] : NULL;
+    if (previous && previous->start >= heap_start && previous->start + previous->size + gap > place)
+      place = round_up(previous->start + previous->size + gap);
+    /* Skip allocations before which there is too little room. */
     while (index < range_count && ranges[index].start < heap_end && place + size + gap > ranges[index].start) {
       place = round_up(ranges[index].start + ranges[index].size + gap);
       ++index;
@@ -115,13 +122,17 @@ static uintptr_t find_place(size_t size, size_t gap) {
 
 static CUresult allocate_locked(struct allocation *request) {
   const size_t size = round_up(request->size), gap = size < MAX_GAP ? size : MAX_GAP;
-  const bool on_device = request->kind != PINNED_MEMORY;
-  const size_t limit = devices.memory_size - used[request->device];
-  REQUIRE(!on_device || (request->size <= limit && size <= limit), CUDA_ERROR_OUT_OF_MEMORY);
+  const bool uses_device_memory = request->kind != PINNED_MEMORY;
+  const size_t available = devices.memory_size - used[request->device];
+  /* A size close to the largest number becomes 0 when it is rounded up: check both. */
+  const bool fits_device = request->size <= available && size <= available;
+  REQUIRE(!uses_device_memory || fits_device, CUDA_ERROR_OUT_OF_MEMORY);
   REQUIRE(heap_start || reserve_heap(), CUDA_ERROR_OUT_OF_MEMORY);
-  REQUIRE(size < heap_end - heap_start && (request->start = find_place(size, gap)), CUDA_ERROR_OUT_OF_MEMORY);
-  CHECK(insert(*request));
-  if (on_device) used[request->device] += size;
+  REQUIRE(size < heap_end - heap_start, CUDA_ERROR_OUT_OF_MEMORY);
+  request->start = find_free_address(size, gap);
+  REQUIRE(request->start, CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(insert_range(*request));
+  if (uses_device_memory) used[request->device] += size;
   return CUDA_SUCCESS;
 }
 
@@ -138,33 +149,35 @@ CUresult allocate(struct allocation request, uintptr_t *address) {
   return CUDA_SUCCESS;
 }
 
-static void (*marker)(uint64_t address, uint64_t size, int is_initialised);
+/* numba_ptxlink_mark_memory of ../checks/checks.c; NULL without initcheck. */
+static void (*mark_memory)(uint64_t address, uint64_t size, int is_initialised);
 
-void numba_ptxlink_set_marker(void *function) { *(void **)&marker = function; }
+void numba_ptxlink_set_marker(void *function) { *(void **)&mark_memory = function; }
 
 void set_initialised(uintptr_t address, size_t size, bool is_initialised) {
-  if (marker) marker(address, size, is_initialised);
+  if (mark_memory) mark_memory(address, size, is_initialised);
 }
 
-/* Return pages to the system that contain only freed memory; the addresses stay reserved. */
-static void discard(uintptr_t start, size_t size) {
+/* Give pages of a freed allocation back to the system; the addresses stay reserved. */
+static void discard_pages(uintptr_t start, size_t size) {
   const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
   const uintptr_t first = (start + page - 1) / page * page, end = (start + size) / page * page;
   if (first < end) madvise((void *)first, end - first, MADV_DONTNEED);
 }
 
-static void forget(struct allocation *range) {
+/* Remove a range from the table, and free its memory if `allocate` allocated it. */
+static void forget_range(struct allocation *range) {
   const struct allocation copy = *range;
-  erase(range);
+  erase_range(range);
   if (copy.kind & (DEVICE_MEMORY | MANAGED_MEMORY)) used[copy.device] -= round_up(copy.size);
-  if (copy.kind & ALLOCATED) discard(copy.start, copy.size);
+  if (copy.kind & ALLOCATED) discard_pages(copy.start, copy.size);
 }
 
 /* The table */
 
 CUresult add_range(struct allocation range) {
   pthread_mutex_lock(&driver_lock);
-  const CUresult result = insert(range);
+  const CUresult result = insert_range(range);
   pthread_mutex_unlock(&driver_lock);
   return result;
 }
@@ -175,7 +188,7 @@ CUresult remove_range(uintptr_t start, int kinds, struct allocation *removed) {
   const bool matches = found && found->start == start && found->kind & kinds;
   if (matches) {
     if (removed) *removed = *found;
-    forget(found);
+    forget_range(found);
   }
   pthread_mutex_unlock(&driver_lock);
   return matches ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -184,7 +197,7 @@ CUresult remove_range(uintptr_t start, int kinds, struct allocation *removed) {
 void remove_context_memory(CUcontext context) {
   pthread_mutex_lock(&driver_lock);
   for (size_t index = range_count; index--;)
-    if (ranges[index].context == context) forget(&ranges[index]);
+    if (ranges[index].context == context) forget_range(&ranges[index]);
   pthread_mutex_unlock(&driver_lock);
 }
 
@@ -215,11 +228,12 @@ bool is_accessible(const struct allocation *range, const struct CUctx_st *contex
 }
 
 /*
- * Write the first and the end address of each range, writable ranges first, unless `*known` is the current generation.
- * Return the number of ranges; if it exceeds `capacity`, nothing is written.
+ * Write the first and the end address of each range that kernels may access to `table`, writable ranges first; set
+ * `*known` to the generation of the table. Return the number of written ranges. If `*known` is the current generation,
+ * or `capacity` too small, write nothing and return the number of all ranges.
  */
 size_t numba_ptxlink_regions(int device, uint64_t *known, uintptr_t (*table)[2], size_t capacity,
-                                              size_t *writable_count) {
+                             size_t *writable_count) {
   const CUcontext current = current_context(), context = current ? current : primary_context(device);
   pthread_mutex_lock(&driver_lock);
   size_t count = 0;

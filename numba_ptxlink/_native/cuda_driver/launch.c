@@ -1,4 +1,4 @@
-/* Launches of kernels: checks of the configuration, and arguments as the bytes that a kernel receives. */
+/* Launch kernels: check the configuration, and pack the arguments into the buffer that a kernel reads. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,20 +24,21 @@ static CUresult check_resources(const struct launch *launch, CUfunction function
   const int *attributes = function->attributes;
   REQUIRE_VALUE(threads <= (uint64_t)attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK]);
   /* More than 48 KiB in all needs an opt-in by cuFuncSetAttribute. */
-  const int opted_in = attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
-  const int usual = STATIC_SHARED_LIMIT - attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES];
-  REQUIRE_VALUE(launch->shared_size <= (unsigned)(opted_in > usual ? opted_in : usual));
+  const int opt_in_limit = attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
+  const int default_limit = STATIC_SHARED_LIMIT - attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES];
+  REQUIRE_VALUE(launch->shared_size <= (unsigned)(opt_in_limit > default_limit ? opt_in_limit : default_limit));
   if (launch->cooperative) {
+    /* All blocks have to be resident at once, since they wait for each other. */
     int blocks;
     CHECK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, (int)threads, launch->shared_size));
-    const uint64_t grid = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
-    const uint64_t resident = (uint64_t)(blocks * device_attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
-    REQUIRE(grid <= resident, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+    const uint64_t grid_blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
+    const uint64_t max_blocks = (uint64_t)(blocks * device_attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+    REQUIRE(grid_blocks <= max_blocks, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
   }
   return CUDA_SUCCESS;
 }
 
-/* Errors after which a context is unusable, as on a GPU, unless the program gets them as a Python exception. */
+/* Whether a context is unusable after an error, as on a GPU. See numba_ptxlink_clear_fault for programs in Python. */
 static bool is_sticky(CUresult error) {
   switch (error) {
     case CUDA_ERROR_ILLEGAL_ADDRESS:
@@ -51,30 +52,32 @@ static bool is_sticky(CUresult error) {
   }
 }
 
-/* Called by Python when it raises the fault of the last launch as an exception, which the program has to handle. */
+/* Called when Python raises the fault of the last launch as an exception: the program knows it, and may go on. */
 void numba_ptxlink_clear_fault(void) {
   const CUcontext context = current_context();
   if (context) context->sticky_error = CUDA_SUCCESS;
 }
 
-static CUresult run(CUcontext context, CUfunction function, const struct launch *launch, void *params) {
+static CUresult run_kernel(CUcontext context, CUfunction function, const struct launch *launch, void *params) {
   char message[MAX_MESSAGE_SIZE] = "";
   const int result =
       python.launch(function->library->program, function->name, launch, params, message, sizeof message);
   if (result == INTERRUPTED) {
-    /* A Python callback cannot raise. Python handles the signal once it runs again, and raises KeyboardInterrupt. */
+    /* Ctrl-C. The Python callback cannot raise: send the signal again, for which Python raises KeyboardInterrupt when
+       it continues after this call. */
     raise(SIGINT);
     return CUDA_ERROR_LAUNCH_FAILED;
   }
   if (result != CUDA_SUCCESS) {
     memcpy(context->fault_message, message, sizeof message);
-    /* C++ programs read the error from later calls, since a launch by <<<>>> returns none. */
+    /* A C++ program reads each error from a later call, since a launch by <<<>>> returns none. */
     if (is_sticky((CUresult)result) || has_own_interpreter) context->sticky_error = (CUresult)result;
     if (has_own_interpreter) fprintf(stderr, "%s\n", message);
   }
   return (CUresult)result;
 }
 
+/* Arguments are either in `params`, an array with the address of each, or in a buffer that `extra` names. */
 static CUresult launch_kernel(CUfunction function, struct launch *launch, void **params, void **extra) {
   CUcontext context;
   CHECK(require_context(&context));
@@ -102,7 +105,7 @@ static CUresult launch_kernel(CUfunction function, struct launch *launch, void *
   } else if (count) {
     result = CUDA_ERROR_INVALID_VALUE;
   }
-  if (result == CUDA_SUCCESS) result = run(context, function, launch, packed);
+  if (result == CUDA_SUCCESS) result = run_kernel(context, function, launch, packed);
   if (packed != on_stack) free(packed);
   return result;
 }

@@ -1,4 +1,4 @@
-/* cuLink: Python links several inputs to one PTX module. */
+/* cuLink: collect inputs, which Python links to one PTX module. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ struct CUlinkState_st {
   size_t error_log_size;
 };
 
-static CUresult append(CUlinkState state, const void *data, size_t size, const char *name) {
+static CUresult append_input(CUlinkState state, const void *data, size_t size, const char *name) {
   void **inputs = realloc(state->inputs, (state->count + 1) * sizeof *inputs);
   if (inputs) state->inputs = inputs;
   size_t *sizes = realloc(state->sizes, (state->count + 1) * sizeof *sizes);
@@ -48,7 +48,7 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, si
   CHECK(require_context(NULL));
   REQUIRE_VALUE(state && data && size);
   if (type != CU_JIT_INPUT_PTX && type != CU_JIT_INPUT_FATBINARY) return not_supported("cuLinkAddData of machine code");
-  return append(state, data, size, name);
+  return append_input(state, data, size, name);
 }
 
 CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned count,
@@ -61,10 +61,11 @@ CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *pa
   const long size = ftell(file);
   rewind(file);
   char *content = size > 0 ? malloc((size_t)size) : NULL;
-  const bool complete = content && fread(content, 1, (size_t)size, file) == (size_t)size;
+  const bool is_complete = content && fread(content, 1, (size_t)size, file) == (size_t)size;
   fclose(file);
-  const CUresult result = complete ? cuLinkAddData_v2(state, type, content, (size_t)size, path, count, options, values)
-                                   : CUDA_ERROR_FILE_NOT_FOUND;
+  const CUresult result = is_complete
+                              ? cuLinkAddData_v2(state, type, content, (size_t)size, path, count, options, values)
+                              : CUDA_ERROR_FILE_NOT_FOUND;
   free(content);
   return result;
 }

@@ -1,4 +1,4 @@
-/* Device, managed, pinned and registered memory, and the attributes of pointers. */
+/* Allocate device, managed and pinned memory, register memory of the program, and describe pointers. */
 #include <string.h>
 
 #include "driver.h"
@@ -33,7 +33,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *address, size_t size, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-/* An allocation has a pointer to its context, so that no context has to be current to free it. */
+/* Return the error of the context that an allocation belongs to. No context has to be current to free memory. */
 static CUresult check_owner(uintptr_t address) {
   struct allocation found;
   CHECK(check_initialized());
@@ -118,7 +118,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *start, size_t *size, CUdeviceptr a
   return CUDA_SUCCESS;
 }
 
-/* All memory is that of the host, so advice about where it is has no effect. */
+/* Advice: all memory is memory of the host, so that advice about its place has no effect. */
 
 static CUresult check_range(CUdeviceptr address, size_t size) {
   CHECK(require_context(NULL));
@@ -148,37 +148,40 @@ CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t siz
 
 static bool is_host_memory(const struct allocation *range) { return range->kind & (PINNED_MEMORY | REGISTERED_MEMORY); }
 
-/* Write the attribute of a pointer into `found`. For a range of size 0, write the value for unknown memory. */
-static CUresult pointer_attribute(void *value, CUpointer_attribute attribute, CUdeviceptr address,
-                                  const struct allocation *found) {
-  const bool known = found->size;
+/* Write an attribute of the pointer `address` to `value`. The pointer lies in the range `found`; the size of the range is
+   0 if the memory is unknown. */
+static CUresult write_attribute(void *value, CUpointer_attribute attribute, CUdeviceptr address,
+                                const struct allocation *found) {
+  const bool is_known = found->size;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      *(CUcontext *)value = !known ? NULL : found->context ? found->context : primary_context(found->device);
+      *(CUcontext *)value = !is_known ? NULL : found->context ? found->context : primary_context(found->device);
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      *(unsigned *)value = !known ? 0 : is_host_memory(found) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+      *(unsigned *)value = !is_known ? 0 : is_host_memory(found) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      REQUIRE_VALUE(!known || is_host_memory(found) || found->kind == MANAGED_MEMORY);
-      *(uintptr_t *)value = known ? address : 0;
+      REQUIRE_VALUE(!is_known || is_host_memory(found) || found->kind == MANAGED_MEMORY);
+      *(uintptr_t *)value = is_known ? address : 0;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       /* Kernels of the current context have no pointer to memory of a device that is no peer. */
-      REQUIRE_VALUE(!known || !current_context() || is_accessible(found, current_context()));
-      *(uintptr_t *)value = known ? address : 0;
+      REQUIRE_VALUE(!is_known || !current_context() || is_accessible(found, current_context()));
+      *(uintptr_t *)value = is_known ? address : 0;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: *(uint64_t *)value = found->id; return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(int *)value = found->kind == MANAGED_MEMORY; return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)value = known ? found->device : -2; return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      *(int *)value = is_known ? found->device : CU_DEVICE_INVALID;
+      return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: *(uintptr_t *)value = found->start; return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: *(size_t *)value = found->size; return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MAPPED: *(int *)value = known; return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED: *(int *)value = is_known; return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-      *(int *)value = known ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
+      *(int *)value = is_known ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: *(CUmemoryPool *)value = found->pool; return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: *(uint64_t *)value = 0; return CUDA_SUCCESS;
@@ -194,7 +197,7 @@ CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdev
   CHECK(check_initialized());
   struct allocation found;
   REQUIRE_VALUE(value && find_allocation(address, &found));
-  return pointer_attribute(value, attribute, address, &found);
+  return write_attribute(value, attribute, address, &found);
 }
 
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes, void **values, CUdeviceptr address) {
@@ -203,8 +206,9 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
   struct allocation found;
   if (!find_allocation(address, &found)) found = (struct allocation){0};
   for (unsigned index = 0; index < count; ++index) {
-    const CUresult result = pointer_attribute(values[index], attributes[index], address, &found);
-    /* The host pointer of device memory is NULL here, and an error in cuPointerGetAttribute. */
+    const CUresult result = write_attribute(values[index], attributes[index], address, &found);
+    /* An attribute that memory lacks, such as the host pointer of device memory, is NULL here, and an error in
+       cuPointerGetAttribute. */
     if (result == CUDA_ERROR_INVALID_VALUE) *(uintptr_t *)values[index] = 0;
     else CHECK(result);
   }

@@ -1,11 +1,11 @@
-/* Modules and libraries, with their functions and variables. Python compiles the PTX. */
+/* Load modules and libraries, whose PTX Python compiles, and find their functions and variables. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "driver.h"
 
-static struct CUlib_st *module_list; /* of all contexts, to unload those of one */
+static struct CUlib_st *module_list; /* all loaded modules and libraries: the end of a context unloads its modules */
 
 /* A handle of a module is a handle of a library, and a handle of a kernel is a handle of a function. */
 static CUlibrary library_of(CUmodule module) { return (CUlibrary)module; }
@@ -23,15 +23,14 @@ CUresult check_function(CUfunction function) {
 
 /* Called by Python while a library is loaded */
 
-void numba_ptxlink_add_function(CUlibrary library, const char *name, const int *attributes,
-                                                 unsigned attribute_count, unsigned param_count, const size_t *sizes,
-                                                 const size_t *offsets) {
+void numba_ptxlink_add_function(CUlibrary library, const char *name, const int *attributes, unsigned attribute_count,
+                                unsigned param_count, const size_t *sizes, const size_t *offsets) {
   CUfunction function = calloc(1, sizeof *function);
   function->library = library;
   function->name = strdup(name);
   memcpy(function->attributes, attributes, attribute_count * sizeof *attributes);
   function->param_count = param_count;
-  function->param_sizes = calloc(2 * param_count + 1, sizeof *sizes);
+  function->param_sizes = calloc(2 * param_count + 1, sizeof *sizes); /* one array: the sizes, then the offsets */
   function->param_offsets = function->param_sizes + param_count;
   memcpy(function->param_sizes, sizes, param_count * sizeof *sizes);
   memcpy(function->param_offsets, offsets, param_count * sizeof *offsets);
@@ -40,7 +39,7 @@ void numba_ptxlink_add_function(CUlibrary library, const char *name, const int *
 }
 
 void numba_ptxlink_add_variable(CUlibrary library, const char *name, uintptr_t address, size_t size,
-                                                 int is_constant) {
+                                int is_constant) {
   struct variable *variable = calloc(1, sizeof *variable);
   *variable = (struct variable){library->variables, strdup(name), address, size};
   library->variables = variable;
@@ -53,7 +52,7 @@ void numba_ptxlink_set_program(CUlibrary library, uint64_t program) { library->p
 
 /* Loading */
 
-/* Write the text to the buffer that the options of a JIT compilation name, if they name one. */
+/* Write the text to the buffer that the options of a JIT compilation name; return whether they name one. */
 static bool write_error_log(const char *text, const CUjit_option *options, void **values, unsigned count) {
   char *buffer = NULL;
   size_t size = 0;
@@ -65,6 +64,7 @@ static bool write_error_log(const char *text, const CUjit_option *options, void 
   return buffer && size;
 }
 
+/* Load an image; `context` is NULL for a library. `options` are `count` JIT options with their `values`. */
 static CUresult load(CUlibrary *library, CUcontext context, const void *image, const CUjit_option *options,
                      void **values, unsigned count) {
   REQUIRE_VALUE(library && image);
@@ -96,14 +96,15 @@ static CUresult load_file(CUlibrary *library, CUcontext context, const char *pat
   const long size = ftell(file);
   rewind(file);
   char *image = size >= 0 ? calloc(1, (size_t)size + 1) : NULL;
-  const bool complete = image && fread(image, 1, (size_t)size, file) == (size_t)size;
+  const bool is_complete = image && fread(image, 1, (size_t)size, file) == (size_t)size;
   fclose(file);
-  const CUresult result = complete ? load(library, context, image, options, values, count) : CUDA_ERROR_FILE_NOT_FOUND;
+  const CUresult result =
+      is_complete ? load(library, context, image, options, values, count) : CUDA_ERROR_FILE_NOT_FOUND;
   free(image);
   return result;
 }
 
-/* Do not free the structures, so that a handle of an unloaded module gives an error. */
+/* Do not free the structures, so that a handle of an unloaded module causes an error, not a crash. */
 static void unload(CUlibrary library) {
   pthread_mutex_lock(&driver_lock);
   for (struct CUlib_st **link = &module_list; *link; link = &(*link)->next)

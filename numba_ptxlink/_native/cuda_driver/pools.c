@@ -1,4 +1,4 @@
-/* Memory pools. Freed memory is returned to the heap at once, so that a pool only counts allocated bytes. */
+/* Memory pools. Freed memory goes back to the heap (heap.c) at once, so that a pool only counts allocated bytes. */
 #include <stdlib.h>
 
 #include "driver.h"
@@ -6,12 +6,12 @@
 struct CUmemPoolHandle_st {
   CUdevice device;
   uint32_t peers; /* a bit for each other device whose kernels may access the memory */
-  uint64_t used, used_high, release_threshold;
-  int reuse[3];
+  uint64_t used, used_high, release_threshold; /* bytes */
+  int forbids_reuse[3];                        /* the CU_MEMPOOL_ATTR_REUSE_... attributes, which are 1 by default */
 };
 
 static struct CUmemPoolHandle_st default_pools[MAX_DEVICES];
-static CUmemoryPool current_pools[MAX_DEVICES];
+static CUmemoryPool current_pools[MAX_DEVICES]; /* by cuDeviceSetMemPool; NULL for the default pool */
 
 void count_pool_memory(CUmemoryPool pool, ptrdiff_t change) {
   if (!pool) return;
@@ -84,7 +84,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
   CHECK(check_initialized());
   REQUIRE_VALUE(pool && value);
   if (is_reuse_attribute(attribute)) {
-    *(int *)value = !pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES];
+    *(int *)value = !pool->forbids_reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES];
     return CUDA_SUCCESS;
   }
   switch (attribute) {
@@ -101,7 +101,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
   CHECK(check_initialized());
   REQUIRE_VALUE(pool && value);
   if (is_reuse_attribute(attribute))
-    pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] = !*(int *)value;
+    pool->forbids_reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] = !*(int *)value;
   else if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
     pool->release_threshold = *(uint64_t *)value;
   else

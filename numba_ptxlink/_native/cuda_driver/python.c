@@ -1,9 +1,9 @@
 /*
- * Python, which compiles PTX and runs kernels: the interpreter of this process, or one that this library starts.
+ * Find or start the Python interpreter that compiles PTX and runs kernels.
  *
- * This library is not linked with libpython, since one build has to work with each version of Python; it looks up the
- * functions that it calls. An interpreter that it starts installs no signal handlers, and is never finalized,
- * since threads of the program may run kernels until the process ends.
+ * This library is not linked with libpython, since one build has to work with each version of Python: the library looks
+ * up Python's functions by name. An interpreter that the library starts installs no signal handlers, and is never
+ * finalized, since threads of the program may run kernels until the process ends.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -22,7 +22,8 @@ static CUresult attach_result;
 /* Declare a function of Python's C API, NULL if `library` lacks it. */
 #define PYTHON_FUNCTION(type, name, ...) type (*name)(__VA_ARGS__) = (type (*)(__VA_ARGS__))dlsym(library, #name)
 
-/* Write to stdout of the C library, so that output of kernels and of the program appears in the right order. */
+/* Python code for an interpreter that this library starts: write to stdout of the C library, so that output of kernels
+   and of the program appears in the right order. */
 static const char redirect_output[] =
     "import ctypes, sys\n"
     "class ProgramOutput:\n"
@@ -44,7 +45,8 @@ static const char import_device[] =
 
 void numba_ptxlink_register(const struct python_functions *functions) { python = *functions; }
 
-static bool report(const char *reason) {
+/* Print why Python cannot be used; return false. */
+static bool report_failure(const char *reason) {
   fprintf(stderr, "numba-ptxlink: the CPU device cannot use Python: %s.\n", reason);
   return false;
 }
@@ -62,51 +64,52 @@ static bool start_interpreter(void *library, const char *executable) {
   if (PyInitConfig_Create) {
     void *config = PyInitConfig_Create();
     const char *reason = "no memory";
-    if (!config) return report(reason);
+    if (!config) return report_failure(reason);
     if (PyInitConfig_SetStr(config, "executable", executable) ||
         PyInitConfig_SetInt(config, "install_signal_handlers", 0) || Py_InitializeFromInitConfig(config)) {
       PyInitConfig_GetError(config, &reason);
-      return report(reason);
+      return report_failure(reason);
     }
   } else if (Py_SetProgramName && Py_InitializeEx) {
     static wchar_t name[4096]; /* Python keeps the pointer */
     if (mbstowcs(name, executable, sizeof name / sizeof *name - 1) == (size_t)-1)
-      return report("the path of its executable has characters that the locale lacks");
+      return report_failure("the path of its executable has characters that the locale lacks");
     Py_SetProgramName(name);
     Py_InitializeEx(0);
   } else {
-    return report("the library named by NUMBA_PTXLINK_CPU_LIBPYTHON has no functions of Python");
+    return report_failure("the library named by NUMBA_PTXLINK_CPU_LIBPYTHON has no functions of Python");
   }
   PyEval_SaveThread(); /* other threads may call */
   return true;
 }
 
+/* Load libpython, and start an interpreter. */
 static bool load_python(void) {
   const char *path = getenv("NUMBA_PTXLINK_CPU_LIBPYTHON"), *executable = getenv("NUMBA_PTXLINK_CPU_PYTHON");
   if (!path || !executable)
-    return report("NUMBA_PTXLINK_CPU_PYTHON or NUMBA_PTXLINK_CPU_LIBPYTHON is not set; "
+    return report_failure("NUMBA_PTXLINK_CPU_PYTHON or NUMBA_PTXLINK_CPU_LIBPYTHON is not set; "
                   "start the program with: numba-ptxlink cpu -- PROGRAM");
   /* Extension modules take Python's functions from the global scope. */
   void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-  return library ? start_interpreter(library, executable) : report(dlerror());
+  return library ? start_interpreter(library, executable) : report_failure(dlerror());
 }
 
-static bool run_in_python(const char *text) {
+static bool run_in_python(const char *code) {
   void *library = RTLD_DEFAULT;
   PYTHON_FUNCTION(int, PyRun_SimpleStringFlags, const char *, void *);
   PYTHON_FUNCTION(int, PyGILState_Ensure, void);
   PYTHON_FUNCTION(void, PyGILState_Release, int);
   if (!PyRun_SimpleStringFlags || !PyGILState_Ensure || !PyGILState_Release)
-    return report("this process has a Python without its C API");
+    return report_failure("this process has a Python without its C API");
   const int state = PyGILState_Ensure();
-  const int failed = PyRun_SimpleStringFlags(text, NULL);
+  const int failed = PyRun_SimpleStringFlags(code, NULL);
   PyGILState_Release(state);
   return !failed;
 }
 
 /*
  * Libraries that Python has loaded, such as OpenSSL and LLVM, are destroyed at exit. Before that, stop all threads that
- * could use them: none compiles, and none runs Python, since this one keeps the GIL. Kernels may go on.
+ * could use the libraries: let none compile, and none run Python, since this thread keeps the GIL. Kernels may go on.
  */
 static void at_exit(void) {
   void *library = RTLD_DEFAULT;
@@ -127,21 +130,21 @@ static void attach_once(void) {
   if (has_own_interpreter) {
     /* Python changes the locale, and the import of its signal module installs a handler of SIGINT. Restore both. */
     char *locale = strdup(setlocale(LC_CTYPE, NULL));
-    struct sigaction interrupt;
-    sigaction(SIGINT, NULL, &interrupt);
+    struct sigaction sigint_action;
+    sigaction(SIGINT, NULL, &sigint_action);
     attached = load_python() && run_in_python(redirect_output) && run_in_python(load_compiler) &&
                run_in_python(import_device);
     /* Exit handlers run in reverse order: register this one last, so that it runs before the libraries' destructors. */
     if (attached) atexit(at_exit);
-    sigaction(SIGINT, &interrupt, NULL);
+    sigaction(SIGINT, &sigint_action, NULL);
     setlocale(LC_CTYPE, locale);
     free(locale);
   } else {
     PYTHON_FUNCTION(int, Py_AtExit, void (*)(void));
     attached = run_in_python(import_device);
     /*
-     * Destructors of the program run after Python has ended, such as one of cuda.core that releases a context: their
-     * calls return an error.
+     * Let calls return an error after Python has ended: some destructors run then, such as one of cuda.core that
+     * releases a context.
      */
     if (attached && Py_AtExit) Py_AtExit(deinitialize_driver);
   }

@@ -1,8 +1,8 @@
 /*
  * Streams and events. All earlier work has ended, so that functions which wait for a stream only check the handle.
  *
- * The memory of a destroyed stream or event is kept: a later use is CUDA_ERROR_INVALID_HANDLE, and no access of memory
- * that may have another owner.
+ * The structure of a destroyed stream or event is not freed, so that a later use returns CUDA_ERROR_INVALID_HANDLE, and
+ * does not access memory of another owner.
  */
 #include <stdlib.h>
 #include <time.h>
@@ -18,13 +18,13 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
-  double milliseconds; /* when it was recorded; 0 before */
+  double milliseconds; /* the time when it was recorded, by CLOCK_MONOTONIC; 0 before */
   unsigned flags;
   bool destroyed;
 };
 
 enum { LEAST_PRIORITY = 0, GREATEST_PRIORITY = -5 };
-static uint64_t stream_count = 16; /* the default streams have smaller numbers */
+static uint64_t last_stream_id = 16; /* the default streams have smaller numbers: their handles, 0 to 2 */
 
 /* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are streams of the current context. */
 static bool is_default(CUstream stream) { return (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD; }
@@ -50,7 +50,7 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priori
   if (priority > LEAST_PRIORITY) priority = LEAST_PRIORITY;
   if (priority < GREATEST_PRIORITY) priority = GREATEST_PRIORITY;
   **stream = (struct CUstream_st){.context = context, .flags = flags, .priority = priority,
-                                  .id = __atomic_add_fetch(&stream_count, 1, __ATOMIC_RELAXED)};
+                                  .id = __atomic_add_fetch(&last_stream_id, 1, __ATOMIC_RELAXED)};
   return CUDA_SUCCESS;
 }
 
