@@ -3,14 +3,14 @@
 #endif
 #if !defined(NUMBA_PTXLINK_LAUNCH)
 #define NUMBA_PTXLINK_LAUNCH 2
-/* cudaStream_t and CUstream point to it. */
+/* cudaStream_t and CUstream are pointers to this structure. */
 struct CUstream_st;
 
 namespace numba_ptxlink {
 
 /*
- * Blocks of a grid or threads of a block: one to three integers, or CUDA's dim3. Numbers that CUDA has not, such as
- * negative ones, are 0, which the driver refuses.
+ * The blocks of a grid, or the threads of a block: one to three integers, or CUDA's dim3. Numbers that are negative or
+ * too large become 0, which the driver rejects.
  */
 struct extent {
   template <class Number>
@@ -36,8 +36,8 @@ struct extent {
 };
 
 /*
- * The dynamic shared memory of a block, in bytes, which any integer stands for, and what else a launch has:
- * `numba_ptxlink::attributes(1024).cluster({2, 1}).programmatic_dependent()`.
+ * The bytes of dynamic shared memory of a block, and further attributes of a launch, such as
+ * `numba_ptxlink::attributes(1024).cluster({2, 1}).programmatic_dependent()`. An integer converts to this class.
  */
 class attributes {
  public:
@@ -48,20 +48,20 @@ class attributes {
   template <class Number = int, class = std::enable_if_t<extent::is_number<Number>>>
   constexpr attributes(Number shared = 0) noexcept : shared_bytes(static_cast<std::size_t>(shared)) {}
 
-  /* The blocks of a cluster, which divide those of the grid; otherwise they are what the kernel says. */
+  /* The blocks of a cluster, whose numbers divide those of the grid. The default are those that the kernel declares. */
   constexpr attributes& cluster(const extent& blocks) noexcept {
     cluster_blocks = blocks;
     has_cluster = true;
     return *this;
   }
 
-  /* All blocks have to run at once. A kernel that synchronises its grid is launched so in any case. */
+  /* Let all blocks run at once. A kernel that synchronises its grid is always launched in this way. */
   constexpr attributes& cooperative() noexcept {
     is_cooperative = true;
     return *this;
   }
 
-  /* The kernel may start before the one ahead of it in the stream has ended. */
+  /* Let the kernel start before the previous kernel of the stream has ended. */
   constexpr attributes& programmatic_dependent() noexcept {
     is_programmatic_dependent = true;
     return *this;
@@ -70,7 +70,7 @@ class attributes {
 
 namespace launch {
 
-/* CUlaunchAttribute and CUlaunchConfig. */
+/* CUlaunchAttribute and CUlaunchConfig of cuda.h. */
 struct alignas(8) attribute {
   int id, padding;
   unsigned value[16];
@@ -83,7 +83,7 @@ struct config {
   unsigned count;
 };
 
-/* The functions of libcuda.so.1 that launches need; `state` is 0, or the error of looking for them. */
+/* The functions of libcuda.so.1 that launches need; `state` is 0, or the error of the search for them or of cuInit. */
 struct driver {
   int state = 0;
   int (*init)(unsigned) = nullptr;
@@ -141,7 +141,7 @@ inline const driver& get_driver() noexcept {
   return loaded;
 }
 
-/* Where the thread has no current context, it gets that of `stream`, or of the first device. */
+/* If the thread has no current context, make that of `stream`, or of the first device, current. */
 inline int enter(CUstream_st* stream) noexcept {
   const driver& api = get_driver();
   void* context = nullptr;
@@ -154,7 +154,7 @@ inline int enter(CUstream_st* stream) noexcept {
   if (context != nullptr) {
     return 0;
   }
-  /* 0, 1 and 2 are the default streams of whatever context is the current one. */
+  /* 0, 1 and 2 are the default streams of the current context. */
   const bool is_special = reinterpret_cast<std::uintptr_t>(stream) <= 2;
   const int error =
       is_special ? api.retain_context(&context, 0) : api.context_of_stream(stream, &context);
@@ -165,8 +165,8 @@ inline int enter(CUstream_st* stream) noexcept {
 }
 
 /*
- * Code that the driver loads when it is first needed, for all contexts. Of two threads that load it at once,
- * one unloads it again. An error is not remembered.
+ * Code that the driver loads when it is first needed, for all contexts. If two threads load the code at once, one of
+ * them unloads its copy again. After an error, the next call tries again.
  */
 class library {
  public:
@@ -256,8 +256,8 @@ class kernel {
 
  private:
   /*
-   * Beyond 48 KiB, static memory included, the driver has to be asked for dynamic shared memory. It is asked for the
-   * most, once for a device: what one launch needs would be too little for that of another thread.
+   * More than 48 KiB of shared memory, static and dynamic, need an opt-in for the kernel. Set the largest size, once
+   * for each device: with the size of one launch, a launch by another thread with more memory could fail.
    */
   int allow_shared(void* handle) noexcept {
     const driver& api = get_driver();
@@ -300,12 +300,12 @@ class kernel {
   const char* name_;
   bool is_cooperative_;
   std::atomic<void*> handle_;
-  std::atomic<std::uint64_t> devices_; /* which allow it all shared memory, a bit each */
+  std::atomic<std::uint64_t> devices_; /* a bit for each device where allow_shared has set the largest size */
 };
 
 }  // namespace launch
 
-/* The driver's name for what a launch returned, such as "CUDA_ERROR_INVALID_VALUE". */
+/* The driver's name for the error that a launch returned, such as "CUDA_ERROR_INVALID_VALUE". */
 inline const char* error_name(int error) noexcept {
   const launch::driver& api = launch::get_driver();
   const char* name = nullptr;

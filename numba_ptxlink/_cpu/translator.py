@@ -43,11 +43,11 @@ class Storage:
     The memory of a variable or parameter of the function.
 
     Args:
-        pointer: The address.
+        pointer: The address, a value of LLVM IR.
         size: The size in bytes.
-        source: The pointer to the argument of a parameter, "" for a variable.
+        source: The address of the argument, for a parameter; "" for a variable.
         address_taken: Whether the variable needs an address in local memory. LLVM keeps others in registers.
-        element_size: The size of an element of an array.
+        element_size: The size of an element of an array in bytes.
     """
 
     pointer: str
@@ -122,8 +122,8 @@ class Translator(IRBuilder):
 
     def emit_step_counters(self) -> None:
         """Initialise the counters of loop iterations at the beginning of the function's body."""
-        # The lines before the body return the size of a coroutine's frame if it is called for the size: it
-        # has no parameters then, which therefore are copied to local memory after these lines.
+        # A coroutine is also called without parameters, for the size of its frame, which the lines before the
+        # body return. Parameters therefore are copied to local memory after these lines.
         self._body_begin = len(self.lines)
         steps = self.load_context_field("step_limit")
         granted = self.call("llvm.smin.i64", "i64", f"i64 {steps}", f"i64 {self._check_interval}")
@@ -211,9 +211,9 @@ class Translator(IRBuilder):
         """
         if operand[:1] == "!" and bits == 1:
             return self.emit_op("xor", "i1", self.read_operand(operand[1:].strip(), 1), "true")
-        register = self.find_register(operand)
-        if register:
-            pointer, width = register
+        register_slot = self.find_register(operand)
+        if register_slot:
+            pointer, width = register_slot
             if width < bits:
                 raise UnsupportedInstruction
             value = self.emit_value(f"load i{width}, ptr {pointer}")
@@ -265,14 +265,14 @@ class Translator(IRBuilder):
         """
         if operand == "_":
             return
-        register = self.find_register(operand)
-        if not register or register[1] < bits:
+        register_slot = self.find_register(operand)
+        if not register_slot or register_slot[1] < bits:
             raise UnsupportedInstruction
-        pointer, width = register
+        pointer, width = register_slot
         self.emit(f"store i{width} {self.resize(value, bits, width, signed=signed)}, ptr {pointer}")
-        declared = self.scope.find(operand)
-        if declared and self.origins.get(declared) == Origin.ARITHMETIC | Origin.OTHER:
-            self.emit(f"store i1 {is_computed}, ptr {self._computed_flag(declared)}")
+        register = self.scope.find(operand)
+        if register and self.origins.get(register) == Origin.ARITHMETIC | Origin.OTHER:
+            self.emit(f"store i1 {is_computed}, ptr {self._computed_flag(register)}")
 
     def write_expansion(self, operand: str, name: str, **values: object) -> None:
         """Write the result of an operation of instructions.ll, see `expand`, to a register."""
@@ -325,7 +325,7 @@ class Translator(IRBuilder):
         return self.module.fault_site(self.function.name, self.statement_index)
 
     def fault(self, kind: Fault, address: str = "0", size: int | str = 0) -> None:
-        """Record a fault, and end the thread."""
+        """Record a fault, with the address and size of an access if it has one, and end the thread."""
         arguments = f"ptr %ctx, i64 {int(kind)}, i64 {self.fault_site()}, i64 {address}, i64 {size}"
         self.emit(f"call void @ptxlink.record_fault({arguments})")
         self.end_block("br label %leave")
@@ -339,7 +339,7 @@ class Translator(IRBuilder):
         self.begin_block(ok_label)
 
     def suspend(self, state: ThreadState, **fields: str) -> None:
-        """Suspend the thread in a state, after storing *fields* in its ThreadRecord."""
+        """Store *fields* in the ThreadRecord, and suspend the thread; *state* says what it waits for."""
         for name, value in fields.items():
             self.store(
                 "i64" if name == "value" else "i32", value, "%thread_record", thread_field_offset(name)

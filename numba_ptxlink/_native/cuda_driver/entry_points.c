@@ -31,8 +31,8 @@ CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint
 
 /*
  * NVIDIA's static runtime library first requests undocumented tables, so that a program which contains the library
- * cannot run here: report the program. NVIDIA's libraries that link code (libnv*.so) and the bindings for Python contain
- * the runtime as well, but do not need the tables.
+ * cannot run here: report the program. NVIDIA's libraries that link code (libnv*.so) and the bindings for Python
+ * contain the runtime as well, but do not need the tables.
  */
 static bool needs_tables(const char *path) {
   const char *name = strrchr(path, '/');

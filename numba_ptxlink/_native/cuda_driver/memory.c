@@ -148,8 +148,8 @@ CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t siz
 
 static bool is_host_memory(const struct allocation *range) { return range->kind & (PINNED_MEMORY | REGISTERED_MEMORY); }
 
-/* Write an attribute of the pointer `address` to `value`. The pointer lies in the range `found`; the size of the range is
-   0 if the memory is unknown. */
+/* Write an attribute of the pointer `address` to `value`. The pointer lies in the range `found`; the size of the range
+   is 0 if the memory is unknown. */
 static CUresult write_attribute(void *value, CUpointer_attribute attribute, CUdeviceptr address,
                                 const struct allocation *found) {
   const bool is_known = found->size;

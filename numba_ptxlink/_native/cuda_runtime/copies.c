@@ -1,4 +1,4 @@
-/* Copies and fills of memory, and of variables. */
+/* Copy and fill memory and variables. */
 #include "runtime.h"
 
 static cudaError_t copy(void *target, const void *source, size_t size, enum cudaMemcpyKind kind) {
@@ -139,7 +139,7 @@ cudaError_t cudaGetSymbolSize(size_t *size, const void *symbol) {
   return cudaSuccess;
 }
 
-/* Write the address of `size` bytes of a variable. */
+/* Write the address of `size` bytes at `offset` in a variable, if the variable has these bytes. */
 static cudaError_t find_part(const void *symbol, size_t offset, size_t size, CUdeviceptr *address) {
   size_t total;
   CHECK(find_variable(symbol, address, &total));

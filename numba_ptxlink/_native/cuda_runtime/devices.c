@@ -1,15 +1,16 @@
-/* Devices: that of each thread, their properties, limits, peers, and the versions of CUDA. */
+/* Select the device of a thread; describe devices, their limits and peers, and the versions of CUDA. */
 #include <pthread.h>
 #include <string.h>
 
 #include "runtime.h"
 
-/* Primary contexts, retained once, since each reset or release by the program has to end them. */
+/* The primary contexts, NULL before their first use. Each is retained once, so that one release ends it. */
 static CUcontext contexts[MAX_DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local int selected; /* by cudaSetDevice */
 static unsigned device_flags[MAX_DEVICES];
 
+/* Write the primary context of a device, which is retained at the first call. */
 static cudaError_t find_context(int device, CUcontext *context) {
   int count;
   CHECK(cuInit(0));
@@ -80,7 +81,7 @@ cudaError_t cudaDeviceReset(void) {
   if (is_used) {
     TRY(cuDevicePrimaryCtxReset(device));
     TRY(cuDevicePrimaryCtxRelease(device));
-    cuCtxSetCurrent(NULL); /* the next call retains it again */
+    cuCtxSetCurrent(NULL); /* the next call retains the primary context again */
   }
   cudaGetLastError();
   return cudaSuccess;
@@ -117,13 +118,14 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
   return cudaSuccess;
 }
 
-/* CUDA 12 and 13 have different structures: the generated table has the place of each property in both. */
+/* CUDA 12 and 13 have different structures cudaDeviceProp: the table in stubs.c has the offsets of each member. */
 static cudaError_t write_properties(char *properties, int device) {
-  enum { COLUMN = RUNTIME_MAJOR >= 13 };
+  enum { COLUMN = RUNTIME_MAJOR >= 13 }; /* 0 for CUDA 12 */
   TRY(cuInit(0));
   REQUIRE(properties, cudaErrorInvalidValue);
   memset(properties, 0, device_properties_sizes[COLUMN]);
-  struct cudaDeviceProp *start = (struct cudaDeviceProp *)properties; /* the first members are those of both */
+  /* The first members of the structure are equal in CUDA 12 and 13. */
+  struct cudaDeviceProp *start = (struct cudaDeviceProp *)properties;
   TRY(cuDeviceGetName(start->name, sizeof start->name, device));
   TRY(cuDeviceGetUuid((CUuuid *)&start->uuid, device));
   TRY(cuDeviceTotalMem(&start->totalGlobalMem, device));
@@ -132,7 +134,7 @@ static cudaError_t write_properties(char *properties, int device) {
     int value;
     if (property->offsets[COLUMN] < 0) continue;
     TRY(cuDeviceGetAttribute(&value, (CUdevice_attribute)property->attribute, device));
-    /* Members of 8 bytes are zero-extended, on a little-endian machine. */
+    /* The machine is little-endian: in a member of 8 bytes, the upper 4 stay 0. */
     memcpy(properties + property->offsets[COLUMN], &value, sizeof value);
   }
   return cudaSuccess;

@@ -1,4 +1,4 @@
-/* Errors: the last one of each thread, their names and texts, and the report of functions that are missing. */
+/* Keep the last error of each thread; give names and texts of errors; report functions that are missing here. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 static _Thread_local cudaError_t last_error;
 
 cudaError_t record_error(cudaError_t error) {
-  /* An unfinished stream is no failure. */
+  /* cudaErrorNotReady, for a stream with unfinished work, is no failure. */
   if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
   return error;
 }
@@ -37,7 +37,7 @@ const char *cudaGetErrorName(cudaError_t error) {
   return found ? found->name : "unrecognized error code";
 }
 
-/* NVIDIA's wording of errors that the driver does not have; the driver has the others. */
+/* NVIDIA's texts of errors for which the driver has none, or another; NULL for other errors. */
 static const char *runtime_text(cudaError_t error) {
   switch (error) {
     case cudaErrorInvalidConfiguration: return "invalid configuration argument";

@@ -1,9 +1,9 @@
-/* Attributes and occupancy of kernels. */
+/* Describe kernels: their attributes, parameters and occupancy. */
 #include <string.h>
 
 #include "runtime.h"
 
-/* Define a function that is one call of the driver with the kernel as `function`. */
+/* Define a function that calls one function of the driver, for the `function` that `kernel` is on the device. */
 #define DEFINE_OF_KERNEL(name, parameters, call)  \
   cudaError_t name parameters {                   \
     CUfunction function;                          \

@@ -1,4 +1,4 @@
-/* Launches of kernels and of functions on the host. */
+/* Launch kernels, and call functions on the host. */
 #include "runtime.h"
 
 struct configuration {
@@ -7,7 +7,8 @@ struct configuration {
   cudaStream_t stream;
 };
 
-/* nvcc pushes the configuration of <<<>>> before it evaluates the arguments, which may contain launches. */
+/* Code by nvcc pushes the configuration of <<<>>>, evaluates the arguments, which may contain launches, and pops the
+   configuration. */
 enum { MAX_PUSHED = 64 };
 static _Thread_local struct configuration pushed[MAX_PUSHED];
 static _Thread_local unsigned pushed_count;
@@ -28,13 +29,17 @@ cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared_s
   return cudaSuccess;
 }
 
+/* Whether a GPU can run blocks and a grid of these numbers of threads and blocks. */
 static bool is_possible(dim3 grid, dim3 block) {
-  const bool grid_fits = grid.x && grid.x <= INT32_MAX && grid.y && grid.y <= UINT16_MAX && grid.z && grid.z <= UINT16_MAX;
-  return grid_fits && block.x && block.x <= 1024 && block.y && block.y <= 1024 && block.z && block.z <= 64 &&
-         block.x * block.y * block.z <= 1024;
+  enum { MAX_BLOCK_THREADS = 1024, MAX_BLOCK_Z = 64 };
+  const bool fits_grid = grid.x && grid.x <= INT32_MAX && grid.y && grid.y <= UINT16_MAX &&
+                         grid.z && grid.z <= UINT16_MAX;
+  const bool fits_block = block.x && block.x <= MAX_BLOCK_THREADS && block.y && block.y <= MAX_BLOCK_THREADS &&
+                          block.z && block.z <= MAX_BLOCK_Z;
+  return fits_grid && fits_block && block.x * block.y * block.z <= MAX_BLOCK_THREADS;
 }
 
-/* The kernel has ended when the function returns; a fault is the error, as on a GPU with CUDA_LAUNCH_BLOCKING=1. */
+/* Launch a kernel, and wait until it has ended. A fault is returned here, as on a GPU with CUDA_LAUNCH_BLOCKING=1. */
 static cudaError_t launch(const void *kernel, const cudaLaunchConfig_t *config, void **arguments) {
   CUfunction function;
   TRY(find_function(kernel, &function));
@@ -66,7 +71,7 @@ cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 bloc
   return launch(kernel, &config, arguments);
 }
 
-/* The handle of a kernel is its host address: nvcc's code requests it before main, when no module can be loaded. */
+/* The handle of a kernel is its host address: code by nvcc requests handles before main, when nothing can be loaded. */
 cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *host) {
   *kernel = (cudaKernel_t)host;
   return cudaSuccess;

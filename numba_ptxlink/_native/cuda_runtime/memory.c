@@ -1,11 +1,11 @@
-/* Device, managed, pinned and registered memory, pools, and the attributes of pointers: all are the driver's. */
+/* Allocate and register memory, manage pools, and describe pointers, by the functions of the driver. */
 #include <string.h>
 
 #include "runtime.h"
 
 /*
- * Define an allocation of the runtime; `parameters` have an `address` and a `size`. With 0 bytes it returns a null
- * pointer, while the driver returns an error.
+ * Define an allocation of the runtime; `parameters` have an `address` and a `size`. For 0 bytes, the runtime returns a
+ * null pointer, while the driver returns an error.
  */
 #define DEFINE_ALLOCATION(name, parameters, call) \
   cudaError_t name parameters {                   \
@@ -77,8 +77,8 @@ DEFINE_FORWARD(cudaMemPoolGetAccess,
 /* Advice */
 
 /*
- * CUDA 12 passes a device instead of the location. The CPU's driver ignores both, and only checks the range: one
- * definition serves programs of CUDA 12 and 13.
+ * Programs of CUDA 12 pass a device, and programs of CUDA 13 a location. The CPU's driver ignores devices and
+ * locations, and only checks the range, so that one definition serves all programs.
  */
 DEFINE_FORWARD(cudaMemAdvise,
                (const void *address, size_t size, enum cudaMemoryAdvise advice, struct cudaMemLocation location),
@@ -100,7 +100,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
   void *addresses[] = {&values[MEMORY_TYPE], &values[IS_MANAGED], &values[DEVICE], &values[HOST_POINTER]};
   TRY(cuPointerGetAttributes(COUNT, queried, addresses, (CUdeviceptr)pointer));
   const bool is_known = values[MEMORY_TYPE];
-  /* CUDA 13 has appended members, which the structure of CUDA 12 programs lacks: do not write them. */
+  /* Write single members: CUDA 13 has appended some, which the structure of a CUDA 12 program lacks. */
   attributes->type = !is_known                                  ? cudaMemoryTypeUnregistered
                      : values[IS_MANAGED]                       ? cudaMemoryTypeManaged
                      : values[MEMORY_TYPE] == CU_MEMORYTYPE_HOST ? cudaMemoryTypeHost

@@ -1,7 +1,7 @@
 /*
- * Kernels and variables of C++ programs. The code that nvcc adds to a program registers its fat binaries before main,
- * with the address on the host and the name of each kernel and variable. A fat binary is loaded into a device when one
- * of its kernels or variables is first used there.
+ * Find the kernels and variables of C++ programs. Before main, code that nvcc adds to a program registers the program's
+ * fat binaries, and each kernel and variable with its name and its address on the host. A fat binary is loaded into a
+ * device when one of its kernels or variables is first used there.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -10,11 +10,12 @@
 
 #include "runtime.h"
 
-/* `__fatBinC_Wrapper_t` of fatbinary_section.h */
+/* `__fatBinC_Wrapper_t` of fatbinary_section.h. In version 2, for nvcc -rdc=true, `linked` are the fat binaries of all
+   files, which are to be linked; NULL is the last. */
 struct wrapper {
   int magic, version;
   const struct fat_binary *content;
-  const struct fat_binary *const *linked; /* in version 2: the files of nvcc -rdc=true, to be linked; ends with NULL */
+  const struct fat_binary *const *linked;
 };
 
 struct fat_binary {
@@ -25,29 +26,32 @@ struct fat_binary {
 
 enum { LINKED_VERSION = 2 };
 
+/* A registered fat binary, with the module that it is on each device. */
 struct registration {
   const struct wrapper *wrapper;
-  CUmodule modules[MAX_DEVICES];
-  cudaError_t error; /* of loading it */
-  bool has_managed;
+  CUmodule modules[MAX_DEVICES]; /* NULL before it is loaded */
+  cudaError_t error;             /* of the last load */
+  bool has_managed;              /* has __managed__ variables */
 };
 
+/* A kernel or variable with its address in the program. */
 struct symbol {
-  const void *host; /* NULL in a free place of the table */
+  const void *host; /* NULL in a free entry of the table */
   const char *name;
-  struct registration *registration; /* NULL if it is no longer registered */
+  struct registration *registration; /* NULL after __cudaUnregisterFatBinary */
   bool is_managed;
-  CUfunction functions[MAX_DEVICES];
+  CUfunction functions[MAX_DEVICES]; /* a kernel on each device, NULL before its first use */
 };
 
-/* A hash table by host addresses; it is never more than half full. */
+/* A hash table by host addresses, which is never more than half full. Collisions take the next free entry. */
 static struct symbol *symbols;
 static size_t symbol_count, capacity;
-/* There are two locks, since loading calls Python, which may load libraries whose code registers fat binaries. */
+/* There are two locks, since a load calls Python, which may load libraries that register fat binaries meanwhile. */
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER, load_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static struct symbol *place_of(struct symbol *table, size_t size, const void *host) {
-  size_t index = ((uintptr_t)host * UINT64_C(0x9E3779B97F4A7C15) >> 16) % size;
+/* Return the entry of a symbol, or the free entry where it belongs, in a table with `size` entries. */
+static struct symbol *find_entry(struct symbol *table, size_t size, const void *host) {
+  size_t index = ((uintptr_t)host * UINT64_C(0x9E3779B97F4A7C15) >> 16) % size; /* Fibonacci hashing */
   while (table[index].host && table[index].host != host) index = (index + 1) % size;
   return &table[index];
 }
@@ -59,14 +63,14 @@ static void add_symbol(struct symbol symbol) {
     struct symbol *table = calloc(size, sizeof *table);
     if (!table) abort(); /* before main, where no error can be returned */
     for (size_t index = 0; index < capacity; ++index)
-      if (symbols[index].host) *place_of(table, size, symbols[index].host) = symbols[index];
+      if (symbols[index].host) *find_entry(table, size, symbols[index].host) = symbols[index];
     free(symbols);
     symbols = table;
     capacity = size;
   }
-  struct symbol *place = place_of(symbols, capacity, symbol.host);
-  symbol_count += !place->host;
-  *place = symbol;
+  struct symbol *entry = find_entry(symbols, capacity, symbol.host);
+  symbol_count += !entry->host;
+  *entry = symbol;
   pthread_mutex_unlock(&table_lock);
 }
 
@@ -82,9 +86,9 @@ void add_kernel(CUkernel kernel) {
 
 static bool find_symbol(const void *host, struct symbol *found) {
   pthread_mutex_lock(&table_lock);
-  const struct symbol *place = capacity && host ? place_of(symbols, capacity, host) : NULL;
-  const bool is_registered = place && place->registration;
-  if (is_registered) *found = *place;
+  const struct symbol *entry = capacity && host ? find_entry(symbols, capacity, host) : NULL;
+  const bool is_registered = entry && entry->registration;
+  if (is_registered) *found = *entry;
   pthread_mutex_unlock(&table_lock);
   return is_registered;
 }
@@ -120,7 +124,7 @@ void __cudaRegisterManagedVar(void **handle, void **host, char *device, const ch
 
 void __cudaRegisterHostVar(void **handle, const char *name, char *host, size_t size) {}
 
-/* The library that contains the code may be closed, and another one be loaded at its addresses. */
+/* Forget the symbols: a shared library was closed, and another one may be loaded at its addresses. */
 void __cudaUnregisterFatBinary(void **handle) {
   struct registration *registration = (struct registration *)handle;
   pthread_mutex_lock(&table_lock);
@@ -134,7 +138,7 @@ void __cudaUnregisterFatBinary(void **handle) {
 
 /* Loading */
 
-/* nvcc -rdc=true leaves PTX of several files to be linked when the program runs. */
+/* Link the PTX of several files, which nvcc -rdc=true has left to be linked when the program runs. */
 static cudaError_t link_and_load(const struct wrapper *wrapper, CUmodule *module) {
   char log[4096] = "";
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
@@ -160,6 +164,7 @@ static cudaError_t link_and_load(const struct wrapper *wrapper, CUmodule *module
   return (cudaError_t)result;
 }
 
+/* Store the address of each managed variable where the program reads it. */
 static cudaError_t set_managed(const struct registration *registration, CUmodule module) {
   CUresult result = CUDA_SUCCESS;
   pthread_mutex_lock(&table_lock);
@@ -175,6 +180,7 @@ static cudaError_t set_managed(const struct registration *registration, CUmodule
 static cudaError_t load_locked(struct registration *registration, int device) {
   CUmodule *module = &registration->modules[device];
   if (*module || registration->error) return registration->error;
+  /* The program has one pointer to a managed variable, which cannot lie in the modules of two devices. */
   if (registration->has_managed)
     for (int other = 0; other < MAX_DEVICES; ++other)
       if (registration->modules[other]) return not_supported("a __managed__ variable on two devices");
@@ -185,6 +191,7 @@ static cudaError_t load_locked(struct registration *registration, int device) {
   return registration->error = error;
 }
 
+/* Load a fat binary into the current device, unless it is loaded; write the device. */
 static cudaError_t load(struct registration *registration, int *device) {
   CHECK(use_device());
   CHECK(find_current_device(device));
@@ -194,7 +201,7 @@ static cudaError_t load(struct registration *registration, int *device) {
   return error;
 }
 
-/* Called before the program accesses a managed variable. */
+/* Called by code of nvcc before the program accesses a managed variable. */
 char __cudaInitModule(void **handle) {
   int device;
   return record_error(load((struct registration *)handle, &device)) == cudaSuccess;
@@ -222,7 +229,7 @@ cudaError_t find_function(const void *host, CUfunction *function) {
   if (cuModuleGetFunction(function, found.registration->modules[device], found.name) != CUDA_SUCCESS)
     return cudaErrorInvalidDeviceFunction;
   pthread_mutex_lock(&table_lock);
-  place_of(symbols, capacity, host)->functions[device] = *function;
+  find_entry(symbols, capacity, host)->functions[device] = *function;
   pthread_mutex_unlock(&table_lock);
   return cudaSuccess;
 }

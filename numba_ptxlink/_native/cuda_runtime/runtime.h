@@ -1,8 +1,8 @@
 /*
  * Structures and functions that the files of the CPU's CUDA runtime share.
  *
- * The runtime is a layer over the driver of ../cuda_driver, with the same handles and error numbers. It is built once
- * for each major version of CUDA, which RUNTIME_MAJOR names: programs of both find the functions under their versions.
+ * The runtime is a layer over the driver of ../cuda_driver, with the same handles and error numbers. The library is
+ * built twice, as libcudart.so.12 and libcudart.so.13; RUNTIME_MAJOR is 12 or 13.
  */
 #pragma once
 
@@ -17,13 +17,14 @@
 
 enum { MAX_DEVICES = 16 };
 
+/* Return the error of `call`, of the runtime or the driver, from the calling function, if there is one. */
 #define CHECK(call)                                        \
   do {                                                     \
     const cudaError_t check_result = (cudaError_t)(call);  \
     if (check_result != cudaSuccess) return check_result;  \
   } while (0)
 
-/* The same in a function that programs call: cudaGetLastError returns the error, too. */
+/* CHECK for functions that programs call: also record the error, which cudaGetLastError then returns. */
 #define TRY(call)                                                        \
   do {                                                                   \
     const cudaError_t try_result = (cudaError_t)(call);                  \
@@ -34,7 +35,7 @@ enum { MAX_DEVICES = 16 };
     if (!(condition)) return record_error(error);   \
   } while (0)
 
-/* Define a function of the runtime that is one call of the driver, with a context. */
+/* Define a function of the runtime that calls one function of the driver, which needs a current context. */
 #define DEFINE_FORWARD(name, parameters, call) \
   cudaError_t name parameters {                \
     TRY(use_device());                         \
@@ -48,11 +49,12 @@ cudaError_t record_error(cudaError_t error); /* returns `error` */
 
 /* devices.c */
 
-cudaError_t use_device(void);                 /* gives the thread a context, as the first call of a thread does */
+cudaError_t use_device(void);                 /* makes the context of the selected device current, if none is */
 cudaError_t find_current_device(int *device); /* the device of the current context */
 
 /* registration.c */
 
+/* Find the kernel or variable with the address `host` in the C++ program, on the current device. */
 cudaError_t find_function(const void *host, CUfunction *function);
 cudaError_t find_variable(const void *host, CUdeviceptr *address, size_t *size);
 void add_kernel(CUkernel kernel); /* makes it known to find_function by its handle */

@@ -1,4 +1,4 @@
-/* Streams and events, whose handles are the driver's. */
+/* Streams and events, by the functions of the driver. */
 #include <string.h>
 
 #include "runtime.h"
@@ -27,7 +27,8 @@ DEFINE_FORWARD(cudaStreamAttachMemAsync, (cudaStream_t stream, void *address, si
 DEFINE_FORWARD(cudaThreadExchangeStreamCaptureMode, (enum cudaStreamCaptureMode *mode),
                cuThreadExchangeStreamCaptureMode((CUstreamCaptureMode *)mode))
 
-/* Nothing is captured. CUDA 12 has versions with fewer results, and the status comes first in each. */
+/* No stream is captured. CUDA 12 has versions of this function with fewer results, all of which begin with the status:
+   the only result that is written. */
 DEFINE_FORWARD(cudaStreamGetCaptureInfo,
                (cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id, cudaGraph_t *graph,
                 const cudaGraphNode_t **dependencies, const cudaGraphEdgeData **edges, size_t *count),

@@ -92,13 +92,13 @@ NUMBA_PTXLINK_HOST_DEVICE inline void trap() {
 #endif
 }
 
-/* From* converts to To*, and both point to the same type, except for const. */
+/* Whether From* converts to To*, and both point to the same type, except for const. */
 template <class From, class To>
 inline constexpr bool adds_const_only =
     same<typename value_of<From>::type, typename value_of<To>::type> &&
     (same<To, const typename value_of<To>::type> || same<From, typename value_of<From>::type>);
 
-/* Pointer converts to T* without a change of the element type, except for const. */
+/* Whether Pointer converts to T* without a change of the element type, except for const. */
 template <class Pointer, class T, class = void>
 inline constexpr bool points_to = false;
 template <class Pointer, class T>
@@ -107,7 +107,7 @@ inline constexpr bool points_to<
     typename voids<decltype(accept<T>(instance<Pointer>())), decltype(*instance<Pointer>())>::type> =
     adds_const_only<typename without_reference<decltype(*instance<Pointer>())>::type, T>;
 
-/* Every value of the type Number fits in long long: Number is no float and no unsigned 64-bit integer. */
+/* Whether every value of the type Number fits in long long, so that braces accept it: no float, no unsigned 64 bits. */
 struct integer {
   long long value;
 };
@@ -136,6 +136,7 @@ NUMBA_PTXLINK_HOST_DEVICE constexpr long long to_extent(const Number& number) {
   }
 }
 
+/* An integer of any type, converted to long long. */
 struct number {
   template <class Integer, enable_if<is_integer<Integer>> = 0>
   NUMBA_PTXLINK_HOST_DEVICE constexpr number(Integer integer) : value(to_extent(integer)) {}
@@ -169,7 +170,7 @@ struct list<1> {
   numbers<1> values;
 };
 
-/* Span has data() and size(). */
+/* Whether Span has data(), a pointer to elements T, and size(). */
 template <class Span, class T, class = void>
 inline constexpr bool is_span = false;
 template <class Span, class T>
@@ -178,7 +179,7 @@ inline constexpr bool is_span<Span, T,
                                              decltype(to_extent(instance<Span>().size()))>::type> =
     points_to<decltype(instance<Span>().data()), T>;
 
-/* Mdspan is a strided mdspan of ndim dimensions, whose accessor returns references to elements in memory. */
+/* Whether Mdspan is a strided mdspan of ndim dimensions, whose accessor returns references to elements in memory. */
 template <class Mdspan, class T, int ndim, class = void>
 inline constexpr bool is_mdspan = false;
 template <class Mdspan, class T, int ndim>
@@ -191,7 +192,8 @@ inline constexpr bool is_mdspan<
     points_to<decltype(instance<const Mdspan&>().data_handle()), T>;
 
 /*
- * Extents of the same rank: 2 on one axis and 1 on the others. Every index type can hold their product, 2.
+ * The type Extents with other values: 2 on one axis and 1 on the others, as in std::extents<int, 1, 2, 1>. Every index
+ * type can hold their product, 2.
  */
 template <template <class, size_type...> class Extents, class Index, int rank, int axis, size_type... values>
 struct one_axis : one_axis<Extents, Index, rank - 1, axis, (rank - 1 == axis ? 2 : 1), values...> {};
@@ -210,8 +212,8 @@ using probe_mapping = typename Mdspan::layout_type::template mapping<
     typename probe<typename Mdspan::extents_type, axis>::type>;
 
 /*
- * The mapping of Mdspan has the order of axes of Layout. An extent of 2 on one axis doubles the strides of the
- * axes outside of it, and no others.
+ * Whether the mapping of Mdspan has the order of axes of Layout. An extent of 2 on one axis doubles the strides of the
+ * axes outside of it, and no others: those before it in C order, and those after it in Fortran order.
  */
 template <class Mdspan, class Layout, int ndim, int axis = 0>
 NUMBA_PTXLINK_HOST_DEVICE constexpr bool has_order_of() {
@@ -229,7 +231,7 @@ NUMBA_PTXLINK_HOST_DEVICE constexpr bool has_order_of() {
   }
 }
 
-/* Every Mdspan of this type is contiguous and in the order of Layout. */
+/* Whether every Mdspan of this type has the layout Layout: it is contiguous, with its axes in this order. */
 template <class Mdspan, class Layout, int ndim, class = void>
 inline constexpr bool mdspan_fits = same<Layout, layout_any>;
 template <class Mdspan, int ndim, class Layout>
@@ -251,7 +253,7 @@ NUMBA_PTXLINK_HOST_DEVICE constexpr void set_strides(long long (&strides)[ndim],
   }
 }
 
-/* Every array of layout From has the layout To, too. In one dimension, C and Fortran order are the same. */
+/* Whether every array of layout From has the layout To, too. In one dimension, C and Fortran order are the same. */
 template <class From, class To, int ndim>
 inline constexpr bool layout_fits =
     same<From, To> || same<To, layout_any> || (ndim == 1 && !same<From, layout_any>);
