@@ -134,6 +134,7 @@ def _install_hooks() -> None:
     if not is_numba_cuda_imported:
         hooks.insert(0, "_numba_cuda_redirector")
     for hook in hooks:
+        # A package that is not installed has no hook.
         with contextlib.suppress(ImportError):
             importlib.import_module(hook)
     packages = getattr(sys.modules.get("_numba_ptxlink_hook"), "PACKAGES", ())

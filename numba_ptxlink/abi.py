@@ -146,7 +146,7 @@ def c_type(ty: Any, names: Names | None = None) -> CType:
     types = of_type(ty).types
     if isinstance(ty, types.Literal) and types.unliteral(ty) != ty:
         raise AbiError(f"A literal type fixes the value; use {types.unliteral(ty)}.")
-    ctype = _scalar(ty) or _composite(ty, names or {})
+    ctype = _scalar_type(ty) or _composite_type(ty, names or {})
     if ctype is None:
         raise AbiError(
             "Types with a C type are booleans, integers, float16, bfloat16, float32, float64, complex64, "
@@ -156,21 +156,21 @@ def c_type(ty: Any, names: Names | None = None) -> CType:
     return ctype
 
 
-def _scalar(ty: Any) -> CType | None:
+def _scalar_type(ty: Any) -> CType | None:
     """Return the C type of None, a number or a vector of numbers; None for other types."""
     front_end = of_type(ty)
     if isinstance(ty, front_end.types.NoneType):
         return Void()
-    shape = front_end.vector_elements(ty)
-    if shape is not None:
-        base, count = shape
-        element = _scalar(base)
+    vector_elements = front_end.vector_elements(ty)
+    if vector_elements is not None:
+        numba_element, count = vector_elements
+        element = _scalar_type(numba_element)
         return vector(element, count) if element is not None else None
-    name = _number(ty)
+    name = _number_name(ty)
     return number(name) if name in NUMBERS else None
 
 
-def _number(ty: Any) -> str:
+def _number_name(ty: Any) -> str:
     """Return the C name of the number *ty*; "" or an unknown name for other types."""
     types = of_type(ty).types
     if isinstance(ty, types.Boolean):
@@ -178,13 +178,13 @@ def _number(ty: Any) -> str:
     if isinstance(ty, (types.NPDatetime, types.NPTimedelta)):
         return "int64_t"
     if isinstance(ty, types.IntEnumMember):
-        return _number(ty.dtype)
+        return _number_name(ty.dtype)
     if isinstance(ty, types.Integer):
         return f"{'' if ty.signed else 'u'}int{ty.bitwidth}_t"
     return _NUMBERS.get(ty.name, "")
 
 
-def _composite(ty: Any, names: Names) -> CType | None:
+def _composite_type(ty: Any, names: Names) -> CType | None:
     """Return the C type of a pointer, tuple, Optional, record or array; None for other types."""
     types = of_type(ty).types
     if ty == types.voidptr:
@@ -198,14 +198,14 @@ def _composite(ty: Any, names: Names) -> CType | None:
     return None
 
 
-def _pointer(ty: Any, names: Names) -> CType:
+def _pointer_type(ty: Any, names: Names) -> CType:
     target = c_type(ty.dtype, names)
     _check_in_memory(target)
     return pointer(target)
 
 
-def _view(ty: Any, names: Names) -> CType:
-    element = _member(ty.dtype, "Its element", names)
+def _view_type(ty: Any, names: Names) -> CType:
+    element = _member_type(ty.dtype, "Its element", names)
     _check_in_memory(element)
     # Numba distinguishes the layouts C and F even if they are equal: for an array that has no dimensions, or
     # one dimension and no gaps.
@@ -223,7 +223,7 @@ def _check_in_memory(ctype: CType) -> None:
         )
 
 
-def _member(ty: Any, title: str, names: Names) -> CType:
+def _member_type(ty: Any, title: str, names: Names) -> CType:
     """Return the C type of a part of a type; *title* names the part in errors, such as "Its element"."""
     try:
         ctype = c_type(ty, names)
@@ -234,32 +234,32 @@ def _member(ty: Any, title: str, names: Names) -> CType:
     return ctype
 
 
-def _optional(ty: Any, names: Names) -> CType:
-    return aggregates.optional_struct(_member(ty.type, "Its value", names), str(ty))
+def _optional_type(ty: Any, names: Names) -> CType:
+    return aggregates.optional_struct(_member_type(ty.type, "Its value", names), str(ty))
 
 
-def _tuple(ty: Any, names: Names) -> CType:
+def _tuple_type(ty: Any, names: Names) -> CType:
     types = of_type(ty).types
     if not len(ty):
         raise AbiError("C has no empty struct; leave the empty tuple out.")
     fields = getattr(ty, "fields", None) or [f"f{index}" for index in range(len(ty))]
     members = [
-        _member(member_ty, f"Its member {field}", names)
+        _member_type(member_ty, f"Its member {field}", names)
         for field, member_ty in zip(fields, ty.types, strict=True)
     ]
-    existing = names.get(ty)
+    existing_struct = names.get(ty)
     is_named = isinstance(ty, (types.NamedTuple, types.NamedUniTuple))
     python_kind = "namedtuple" if is_named else "tuple"
-    if isinstance(existing, ExistingStruct):
-        layout = aggregates.tuple_struct(fields, members, existing.name, python_kind, str(ty))
-        return aggregates.as_existing(layout, existing)
+    if isinstance(existing_struct, ExistingStruct):
+        layout = aggregates.tuple_struct(fields, members, existing_struct.name, python_kind, str(ty))
+        return aggregates.as_existing(layout, existing_struct)
     name = cnames.legal_struct_name(ty.instance_class.__name__) if is_named else None
     return aggregates.tuple_struct(fields, members, name, python_kind, str(ty))
 
 
-def _record(ty: Any, names: Names) -> CType:
+def _record_type(ty: Any, names: Names) -> CType:
     fields = [
-        Member(field, _field(description.type, f"Its field {field!r}", names), description.offset)
+        Member(field, _field_type(description.type, f"Its field {field!r}", names), description.offset)
         for field, description in ty.fields.items()
         # NumPy lists a field with a title twice: by its name and by its title.
         if field != description.title
@@ -278,11 +278,11 @@ def _record(ty: Any, names: Names) -> CType:
     return aggregates.complete_record(layout)
 
 
-def _field(ty: Any, title: str, names: Names) -> CType:
+def _field_type(ty: Any, title: str, names: Names) -> CType:
     """Return the C type of a field of a record, which, unlike other types, may be an array or characters."""
     types = of_type(ty).types
     if isinstance(ty, types.NestedArray):
-        ctype = _field(ty.dtype, title, names)
+        ctype = _field_type(ty.dtype, title, names)
         for count in reversed(ty.shape):
             ctype = array(ctype, count)
         return ctype
@@ -290,14 +290,14 @@ def _field(ty: Any, title: str, names: Names) -> CType:
         return array(number("char"), ty.count)
     if isinstance(ty, types.UnicodeCharSeq):
         return array(number("uint32_t"), ty.count)
-    return _member(ty, title, names)
+    return _member_type(ty, title, names)
 
 
-# The class of a Numba type, by its name, and the function that translates it; the first match is used.
+# Classes of Numba types, by their names, and the functions that translate them; the first match is used.
 _COMPOSITES: tuple[tuple[str, Callable[[Any, Names], CType]], ...] = (
-    ("CPointer", _pointer),
-    ("BaseTuple", _tuple),
-    ("Optional", _optional),
-    ("Record", _record),
-    ("Array", _view),
+    ("CPointer", _pointer_type),
+    ("BaseTuple", _tuple_type),
+    ("Optional", _optional_type),
+    ("Record", _record_type),
+    ("Array", _view_type),
 )

@@ -206,10 +206,10 @@ def warn_of_undefined_variables(ptx: bytes) -> None:
 
 def _compile(ptx: bytes, target: Arch, flags: tuple[str, ...]) -> cache.Entry:
     """Call nvPTXCompiler; the result for the cache is its log and the cubin."""
-    status, code, log = nvptxcompiler.compile_ptx(ptx, flags)
+    status, code, compiler_log = nvptxcompiler.compile_ptx(ptx, flags)
     if status:
-        raise _rejection_error(log or f"status {status}\n", ptx, target, flags)
-    return cache.Entry({"log": log}, code)
+        raise _rejection_error(compiler_log or f"status {status}\n", ptx, target, flags)
+    return cache.Entry({"log": compiler_log}, code)
 
 
 def _encode_ptx(ptx: object) -> bytes:
@@ -238,37 +238,39 @@ def _encode_ptx(ptx: object) -> bytes:
     return ptx_bytes
 
 
-def _rejection_error(log: str, ptx: bytes, arch: Arch, flags: tuple[str, ...]) -> AssembleError:
-    """Return the error for PTX that the compiler rejected with *log*."""
-    name = f"nvPTXCompiler {dotted(compiler_version())}"
-    if "Unsupported .version" in log:
+def _rejection_error(compiler_log: str, ptx: bytes, arch: Arch, flags: tuple[str, ...]) -> AssembleError:
+    """Return the error for PTX that the compiler rejected."""
+    compiler = f"nvPTXCompiler {dotted(compiler_version())}"
+    if "Unsupported .version" in compiler_log:
         newest = supported_ptx_versions()[-1]
         message = (
-            f"The PTX has a newer version than {newest}, the newest that {name} reads:\n{_excerpt(ptx, log)}"
+            f"The PTX has a newer version than {newest}, the newest that {compiler} reads:\n"
+            f"{_excerpt(ptx, compiler_log)}"
             f"Generate the PTX with an older toolkit, or {_UPGRADE}."
         )
-    elif f"'{arch.sm}' is not defined for option" in log:
-        names = ", ".join(supported.sm for supported in supported_archs())
+    elif f"'{arch.sm}' is not defined for option" in compiler_log:
+        names = ", ".join(supported_arch.sm for supported_arch in supported_archs())
         # An upgrade does not help for architectures older than the oldest supported one.
         upgrade = "" if arch.cc < supported_archs()[0].cc else f", or {_UPGRADE}"
         message = (
-            f'{name} does not support {arch.sm}; choose one of {names}, with the variant "a" from sm_90 on '
-            f'and "f" from sm_100 on, or link it with the nvJitLink of a toolkit that supports it{upgrade}.'
+            f'{compiler} does not support {arch.sm}; choose one of {names}, with the variant "a" from sm_90 '
+            f'on and "f" from sm_100 on, or link the PTX with the nvJitLink of a toolkit that supports '
+            f"{arch.sm}{upgrade}."
         )
     else:
-        cure = next((cure for part, cure in _CURES.items() if part in log), _DEFAULT_CURE)
-        message = f"{name} rejected the PTX for {arch.sm}:\n{_excerpt(ptx, log)}{cure}"
-    return AssembleError(message, flags=flags, log=log)
+        cure = next((cure for part, cure in _CURES.items() if part in compiler_log), _DEFAULT_CURE)
+        message = f"{compiler} rejected the PTX for {arch.sm}:\n{_excerpt(ptx, compiler_log)}{cure}"
+    return AssembleError(message, flags=flags, log=compiler_log)
 
 
-def _excerpt(ptx: bytes, log: str) -> str:
-    """Return the messages in *log*, followed by the lines of the PTX that they name, indented."""
-    messages = [line for line in log.splitlines() if _EPILOGUE not in line]
+def _excerpt(ptx: bytes, compiler_log: str) -> str:
+    """Return the messages in *compiler_log*, followed by the lines of the PTX that they name, indented."""
+    messages = [line for line in compiler_log.splitlines() if _EPILOGUE not in line]
     listed_messages = messages[:_MAX_LISTED_LINES]
     ptx_lines = ptx.decode(errors="replace").split("\n")
     numbers = {int(match[1]) for message in listed_messages for match in re.finditer(_LINE_NUMBER, message)}
     line_numbers = sorted(number for number in numbers if 0 < number <= len(ptx_lines))
-    excerpt = listed_messages
+    excerpt = [*listed_messages]
     if len(messages) > _MAX_LISTED_LINES:
         excerpt.append(f"... and {len(messages) - _MAX_LISTED_LINES} more, in the attribute log")
     if line_numbers:

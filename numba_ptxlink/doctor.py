@@ -266,45 +266,51 @@ def _missing_tools() -> Iterator[Problem]:
 
 def _mixed_tools(tools: Toolchain) -> Iterator[Problem]:
     """Yield the tools that do not read the code of another tool, or that have a known fault."""
-    linker, assembler = tools.nvjitlink, tools.nvptxcompiler
+    linker_release, assembler_release = tools.nvjitlink, tools.nvptxcompiler
     upgrade_cure = f"upgrade together: {find.install_command()} --upgrade"
-    for name, compiler in (("NVRTC", tools.nvrtc), ("NVVM", tools.nvvm)):
-        if _is_newer(compiler, linker):
-            failure = f"nvJitLink {dotted(linker)} does not read the LTO-IR of {name} {dotted(compiler)}"
+    for name, compiler_release in (("NVRTC", tools.nvrtc), ("NVVM", tools.nvvm)):
+        if _is_newer(compiler_release, linker_release):
+            failure = (
+                f"nvJitLink {dotted(linker_release)} does not read the LTO-IR of {name} "
+                f"{dotted(compiler_release)}"
+            )
             yield Problem("nvjitlink-older", failure, upgrade_cure)
-    if _is_newer(tools.nvvm, assembler):
-        failure = f"nvPTXCompiler {dotted(assembler)} does not read the PTX of NVVM {dotted(tools.nvvm)}"
+    if _is_newer(tools.nvvm, assembler_release):
+        failure = (
+            f"nvPTXCompiler {dotted(assembler_release)} does not read the PTX of NVVM {dotted(tools.nvvm)}"
+        )
         yield Problem("nvptxcompiler-older", failure, "python -m pip install --upgrade numba-ptxlink")
-    if linker == WRONG_STRUCTS_RELEASE:
+    if linker_release == WRONG_STRUCTS_RELEASE:
         yield Problem(
             "nvjitlink-structs",
             "nvJitLink 13.0 passes some structs of more than 128 bytes wrongly where it links PTX or cubins",
             "python -m pip install --upgrade nvidia-nvjitlink",
         )
-    nvcc = host_compiler.nvcc_release()
-    if nvcc and (missing := host_compiler.missing_libnvvm()):
+    nvcc_release = host_compiler.nvcc_release()
+    if nvcc_release and (missing_path := host_compiler.missing_libnvvm()):
         yield Problem(
-            "nvcc-lto", f"nvcc -dlto fails, since {missing} is missing", _libnvvm_cure(missing, nvcc)
+            "nvcc-lto",
+            f"nvcc -dlto fails, since {missing_path} is missing",
+            _libnvvm_cure(missing_path, nvcc_release),
         )
-    if any(_is_newer(writer, nvcc) for writer in (tools.nvvm, linker or assembler)):
+    if any(_is_newer(writer, nvcc_release) for writer in (tools.nvvm, linker_release or assembler_release)):
+        release = dotted(nvcc_release)
         yield Problem(
             "nvcc-older",
-            f"nvcc is of CUDA {dotted(nvcc)}, and does not read the code of exports, which is newer",
-            f"export for that release, by cuda={dotted(nvcc)!r} or --cuda {dotted(nvcc)}",
+            f"nvcc is of CUDA {release}, and does not read the code of exports, which is newer",
+            f"export for that release, by cuda={release!r} or --cuda {release}",
         )
 
 
-def _libnvvm_cure(missing: Path, nvcc: tuple[int, int]) -> str:
-    """Return the command that puts libNVVM at *missing*, from where the nvcc of release *nvcc* loads it."""
-    toolkit, release = missing.parents[2], dotted(nvcc)
+def _libnvvm_cure(missing_path: Path, nvcc_release: tuple[int, int]) -> str:
+    """Return the command that puts libNVVM at *missing_path*, from which that nvcc loads it."""
+    toolkit, release = missing_path.parents[2], dotted(nvcc_release)
     libraries = (path for folder in ("lib", "lib64") for path in toolkit.glob(f"{folder}/libnvvm.so*"))
     library = next(libraries, None)
     if library is None:
-        return (
-            f"install {find.package_name('nvidia-nvvm', nvcc[0])} {release} in {toolkit}, or all of CUDA "
-            f"{release}"
-        )
-    commands = ("mkdir", "-p", str(missing.parent)), ("ln", "-s", str(library), str(missing))
+        package = find.package_name("nvidia-nvvm", nvcc_release[0])
+        return f"install {package} {release} in {toolkit}, or all of CUDA {release}"
+    commands = ("mkdir", "-p", str(missing_path.parent)), ("ln", "-s", str(library), str(missing_path))
     return f"run `{' && '.join(map(shlex.join, commands))}`"
 
 

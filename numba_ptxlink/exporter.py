@@ -189,15 +189,15 @@ def _warn_of_left_out(exported: Export) -> None:
 
 def _warn_of_older_nvcc(exported: Export) -> None:
     """Warn if the nvcc that compiled the host code of an object is too old to link its functions."""
-    nvcc = re.fullmatch(r"nvcc (\d+)\.(\d+)", exported.host_compiler)
-    if nvcc is None:
+    nvcc_match = re.fullmatch(r"nvcc (\d+\.\d+)", exported.host_compiler)
+    if nvcc_match is None:
         return
     manifest = json.loads(exported.contents[exported.manifest.name])
     # Kernels alone need no device link.
     has_functions = any(function["kind"] == "function" for function in manifest["functions"])
     (object_file,) = (artifact for artifact in manifest["artifacts"] if artifact["kind"] == OBJECT)
     needed_release = object_file["oldest"]["toolkit"]
-    nvcc_release = ".".join(nvcc.groups())
+    nvcc_release = nvcc_match[1]
     if not has_functions or not needed_release:
         return
     if tuple(map(int, needed_release.split("."))) > tuple(map(int, nvcc_release.split("."))):
@@ -222,7 +222,7 @@ def compile_udfs(
     linked_ltoir: Collection[bytes],
 ) -> PythonCode:
     """
-    Compile marked functions, or those of a Python file, for a link: optimised, with its arithmetic options.
+    Compile marked functions, or those of a Python file, for a link: optimised, with the link's arithmetic.
 
     Args:
         name: The name of this input of the link.
@@ -257,19 +257,19 @@ def _compile_python(  # noqa: PLR0917 - children pass positional arguments
     kinds = (LTOIR, PTX) if link_options.lto else (PTX,)
     _, functions = jobs.functions_of(source, front_end)
     (group,) = compile_in_groups(functions, [arch], options, {})
-    lowered = tuple(
+    lowered_functions = tuple(
         replace(function, links=tuple(file for file in function.links if file.content not in linked_ltoir))
         for function in group.functions
     )
-    code = build(replace(group, functions=lowered), kinds, options, dispensable=(LTOIR,))
+    code = build(replace(group, functions=lowered_functions), kinds, options, dispensable=(LTOIR,))
     kind = next(kind for kind in kinds if kind in code.artifacts)
     for left_out in code.left_out:
         log.warning("%s goes into the link as PTX, and its calls are not inlined: %s", name, left_out)
-    check_struct_passing(lowered, (kind,))
-    callers = externs.callers(lowered)
+    check_struct_passing(lowered_functions, (kind,))
+    callers = externs.callers(lowered_functions)
     return PythonCode(
         Input(kind, name, code.artifacts[kind], compiled=True),
-        tuple(from_signature(function, name) for function in group.signatures if not function.kernel),
+        tuple(from_signature(signature, name) for signature in group.signatures if not signature.kernel),
         tuple(
             from_signature(signature, callers[symbol])
             if signature

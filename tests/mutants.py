@@ -86,8 +86,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_tools/source_options.py", "if mapping is None:", "if mapping is not None:", "test_linker.py"),
         (
             "assembler.py",
-            "if part in log), _DEFAULT_CURE)",
-            "if part not in log), _DEFAULT_CURE)",
+            "if part in compiler_log), _DEFAULT_CURE)",
+            "if part not in compiler_log), _DEFAULT_CURE)",
             "test_assembler.py",
         ),
     ],

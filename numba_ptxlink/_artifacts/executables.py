@@ -91,7 +91,7 @@ def pack(
 
     Args:
         stem: The beginning of the members' names.
-        parts: The code.
+        parts: The code for each architecture.
         kernels: The kernels of the export.
         options: The options of the compilers of the machine code.
         target_release: The CUDA release that the fat binary is for; None for that of the installed tools.
@@ -102,8 +102,8 @@ def pack(
     """
     if not kernels:
         raise ExportError("The export has no kernel to launch; mark one with @kernel(signature).")
-    undefined_anywhere = {name for _, _, undefined in parts for name in undefined}
-    if cause := missing_definition_reason(undefined_anywhere, target_release):
+    undefined_symbols = {name for _, _, undefined in parts for name in undefined}
+    if cause := missing_definition_reason(undefined_symbols, target_release):
         raise ExportError(
             f"{cause}, and code that a driver loads has to be complete; name the file that defines it by "
             "link= of cuda.declare_device, link() a cubin, or leave kernels and launcher out, and let the "

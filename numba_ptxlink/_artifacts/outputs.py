@@ -25,11 +25,12 @@ def require_path(option: str, value: Any) -> Path:
         ConfigError: The value is not a path, or is relative to a working directory that was removed.
     """
     if isinstance(value, (str, os.PathLike)):
-        # A lone surrogate cannot be encoded, and is no part of a path.
+        # A lone surrogate cannot be encoded, and is no part of a path; nor is a NUL character.
         with contextlib.suppress(UnicodeEncodeError):
             if 0 not in os.fsencode(value):
                 path = Path(os.fsdecode(value))
                 if not path.is_absolute():
+                    # Raises ConfigError if the directory was removed.
                     working_directory()
                 return path
     raise ConfigError(f"{option} is {short_repr(value)}; pass a path.")
@@ -49,10 +50,13 @@ def write(files: Mapping[Path, bytes], obsolete: Collection[Path] = ()) -> list[
     Write *files*, each by an atomic rename, in order: a reader sees the old file or the new one.
 
     Files that have their content already keep their times, so that build tools do not rebuild their
-    dependents. The last file is always written, so that these tools see that the files are up to date;
-    *obsolete* files are deleted before that. All contents are on the disk under temporary names before the
-    first rename. If the process dies between two renames, the last file is unchanged. Pass the manifest last:
-    its digests reveal the mixture.
+    dependents. The last file is always written, so that these tools see that the files are up to date. All
+    contents are on the disk under temporary names before the first rename. If the process dies between two
+    renames, the last file is unchanged. Pass the manifest last: its digests reveal the mixture.
+
+    Args:
+        files: The content of each file, by its path.
+        obsolete: The files to delete, before the last file is written.
 
     Returns:
         The members of *obsolete* that could not be deleted.
@@ -120,5 +124,6 @@ def depfile(target: Path, sources: Iterable[Path]) -> bytes:
 
 
 def _escape(path: str) -> str:
+    """Return *path* as a depfile spells it."""
     # "my file" becomes "my\ file". Backslashes are doubled only in front of a blank or a hash.
     return re.sub(r"(\\*)([ #])", r"\1\1\\\2", path).replace(":", r"\:").replace("$", "$$")
