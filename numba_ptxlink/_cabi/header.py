@@ -319,7 +319,7 @@ def _declaration(declaration: CFunction) -> str:
 
 
 def _namespaces(declarations: Sequence[CFunction], structs: Iterable[c.Struct]) -> list[str]:
-    """Return inline functions in namespaces of C++ that call those with C linkage."""
+    """Return inline functions in namespaces of C++ that call the functions with C linkage."""
     names = [struct.name for struct in structs]
     blocks = []
     for namespace, group in itertools.groupby(declarations, lambda declaration: declaration.namespace):
@@ -347,17 +347,17 @@ def _in_namespace(declaration: CFunction, structs: Sequence[str]) -> str:
     if not any(_states_alignment(ctype) for _, ctype in signature.params):
         return comment + wrapper
     # In CUDA 13, the former names of these vectors are other types with the same layout: overload for them.
-    params = [
+    former_params = [
         (f"{ctype.code} {name}", f"{ctype.name}{{{name}.x, {name}.y, {name}.z, {name}.w}}")
         if _states_alignment(ctype)
         else (ctype.declare(name), name)
         for name, ctype in signature.params
     ]
-    return comment + wrapper + _FORMER_VECTORS.format(overload=_wrapper(declaration, structs, params))
+    return comment + wrapper + _FORMER_VECTORS.format(overload=_wrapper(declaration, structs, former_params))
 
 
 def _wrapper(declaration: CFunction, structs: Sequence[str], params: Sequence[tuple[str, str]]) -> str:
-    """Return a function that calls the one with C linkage; *params* are pairs of declaration and argument."""
+    """Return a function that calls that with C linkage; *params* are pairs of declaration and argument."""
     signature = declaration.signature
     result = qualify(signature.result.name, structs)
     parameters = ", ".join(qualify(param, structs) for param, _ in params)

@@ -100,10 +100,10 @@ def matches_type(types: Types, name: str, dtype: Any) -> bool:
         if dtype_fields[field_name][0].itemsize
     )
     return len(dtype_members) == len(members) and all(
-        offset == field.offset
-        and (field_name == field.name or ignores_names)
-        and matches_type(types, field.type, dtype_fields[field_name][0])
-        for (offset, field_name), field in zip(dtype_members, members, strict=True)
+        offset == member.offset
+        and (field_name == member.name or ignores_names)
+        and matches_type(types, member.type, dtype_fields[field_name][0])
+        for (offset, field_name), member in zip(dtype_members, members, strict=True)
     )
 
 
@@ -122,7 +122,7 @@ def _matches_number(entry: TypeDescription, typestr: str) -> bool:
 
 
 def itemsize(typestr: str) -> int:
-    """Return the bytes of an element: "<f4" has 4, "<U3" 3 code points of 4 bytes, "<M8[ns]" 8 and a unit."""
+    """Return the bytes of an element: 4 for "<f4" and "<M4[ns]", 12 for "<U3", 3 code points of 4 bytes."""
     return int(typestr[2:].partition("[")[0]) * (4 if typestr[1] == "U" else 1)
 
 
@@ -136,7 +136,7 @@ class DeviceArguments:
         producers: The handles of the streams that write the arrays; the launch waits for their work.
         keep_alive: Objects that have to live until the launch is queued.
         parameter: The name of the parameter whose argument is being read.
-        addresses: The addresses that arguments contain, with the names of their parameters.
+        addresses: The addresses that arguments contain, each with the name of its parameter.
     """
 
     stream: int

@@ -63,7 +63,7 @@ class Parameters:
 
     def read(
         self,
-        args: Sequence[Any],
+        passed_values: Sequence[Any],
         arguments: DeviceArguments,
         convert: Callable[[Formal, Any, Any], Any] | None = None,
     ) -> list[Any]:
@@ -71,19 +71,21 @@ class Parameters:
         Return the bytes of each argument, or the result of *convert* for it.
 
         Args:
-            args: The values that the caller passes.
-            arguments: Records the addresses and streams of the arguments.
+            passed_values: The arguments that the caller passes.
+            arguments: The record of the launch, to which addresses and streams are added.
             convert: Converts an argument to something else than bytes; None for bytes.
 
         Raises:
             LaunchError: The number of arguments is wrong, an argument does not fit its parameter, or reading
                 an argument by the code of its package failed.
         """
-        if len(args) != len(self.formals):
+        if len(passed_values) != len(self.formals):
             names = ", ".join(formal.name for formal in self.formals)
-            raise LaunchError(f"{self.owner} takes ({names}), and {len(args)} arguments were passed.")
+            raise LaunchError(
+                f"{self.owner} takes ({names}), and {len(passed_values)} arguments were passed."
+            )
         read_values = []
-        for formal, value in zip(self.formals, args, strict=True):
+        for formal, value in zip(self.formals, passed_values, strict=True):
             arguments.parameter = formal.name
             location = f"{self.owner}: parameter {formal.name!r} is {formal.type}"
             try:
@@ -156,10 +158,10 @@ def _encode_bfloat16(number: float) -> bytes:
     """Return the upper half of a float, rounded to nearest even; a NaN stays a NaN."""
     (bits,) = struct.unpack("<I", struct.pack("<f", number))
     if cmath.isnan(number):
-        # A mantissa of only ones would be rounded to zeros.
-        return struct.pack("<H", bits >> 16 | _QUIET_NAN_BIT)
+        # A mantissa of only ones would be rounded to zeros, which mean infinity.
+        return struct.pack("<H", (bits >> 16) | _QUIET_NAN_BIT)
     # Add just less than half of the last bit that is kept, or half of it if that bit is 1.
-    last_bit = bits >> 16 & 1
+    last_bit = (bits >> 16) & 1
     upper_half = (bits + 0x7FFF + last_bit) >> 16
     if upper_half & _WITHOUT_SIGN == _INFINITY and not cmath.isinf(number):
         raise OverflowError
@@ -184,7 +186,7 @@ def _to_number(value: Any, number_type: type[float | complex], accepted_type: ty
         raise WrongArgumentError(
             f"{_describe_value(value)} cannot be {description} of C; pass less"
         ) from error
-    # A number of a type with a larger range than float has become infinite, without an error.
+    # A larger number of another type, such as numpy.longdouble, becomes infinite without an error.
     if cmath.isinf(number) and not cmath.isnan(number) and value != number:
         raise WrongArgumentError(f"{_describe_value(value)} is too large; pass less")
     return number
@@ -266,7 +268,7 @@ def _member_values(value: Any, names: list[str], name: str, *, named: bool) -> l
         value = members_of(value) if named else tuple(value)
     value_names = list(value) if isinstance(value, Mapping) else list(getattr(value, "_fields", names))
     names_differ = value_names != names if isinstance(value, tuple) else set(value_names) != set(names)
-    # Members of tuples and arrays have no names in Python; those of vectors have C's names.
+    # If the members have no names in Python, those in a NamedTuple do not matter, but those in a mapping do.
     if names_differ and (named or not isinstance(value, tuple)):
         raise WrongArgumentError(f"it has {', '.join(map(str, value_names))}; pass {', '.join(names)}")
     if isinstance(value, Mapping):

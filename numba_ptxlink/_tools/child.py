@@ -1,5 +1,5 @@
 """
-Call nvJitLink, NVRTC or libNVVM; run as a program, this file makes one such call in a child process.
+Call nvJitLink, NVRTC or libNVVM; run as a program, make one such call for the process that started it.
 
 The module `isolated` calls these functions in its own process, or starts this file. The child starts in
 20 ms, since neither `typing` nor this package is imported here.
@@ -12,7 +12,7 @@ import marshal
 import os
 import sys
 
-# Type checkers take a name TYPE_CHECKING for true, as they take that of `typing`.
+# Type checkers treat any TYPE_CHECKING as true, not only that of `typing`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ _INPUT_TYPES = ("NONE", "CUBIN", "PTX", "LTOIR", "FATBIN", "OBJECT", "LIBRARY")
 
 
 def load(library: str) -> ctypes.CDLL:
-    """Load *library*; before NVRTC, load its library of builtins from the same folder, as NVRTC requires."""
+    """Load *library*; for NVRTC, first load its builtins, libnvrtc-builtins.so, from the same folder."""
     folder, name = os.path.split(library)
     if name.startswith("libnvrtc."):
         for file in sorted(os.listdir(folder)):
@@ -51,7 +51,7 @@ def nvjitlink(api: Any, flags: Sequence[str], inputs: Sequence[Input], output: s
 
     Returns:
         The step that failed, a verb with its object such as "read the ptx a.ptx", or "" if none failed; its
-        status; and the outputs "log" (of errors), "info" (another log) and "code".
+        status; and the outputs "log" (of errors), "info" (messages that are no errors) and "code".
     """
     handle = ctypes.c_void_p()
     status = api.nvJitLinkCreate(ctypes.byref(handle), ctypes.c_uint32(len(flags)), _c_array(flags))
@@ -59,7 +59,7 @@ def nvjitlink(api: Any, flags: Sequence[str], inputs: Sequence[Input], output: s
         return "accept its flags", status, {"log": "", "info": "", "code": b""}
     try:
         step, code = "", b""
-        # nvJitLink keeps the addresses of the names only.
+        # nvJitLink keeps only the addresses of the names, so the list keeps the names alive.
         names = [name.encode() for name, _, _ in inputs]
         for name, (_, content, type_name) in zip(names, inputs, strict=True):
             input_type, size = _INPUT_TYPES.index(type_name), ctypes.c_size_t(len(content))
@@ -176,6 +176,7 @@ FUNCTIONS: dict[str, Callable[..., Answer]] = {"nvjitlink": nvjitlink, "nvrtc": 
 
 
 def _encode(text: str) -> bytes:
+    """Return *text* in UTF-8, with the original bytes of paths that are not UTF-8."""
     return text.encode("utf-8", "surrogateescape")
 
 

@@ -128,7 +128,7 @@ def kernel(library: int, symbol: str) -> int:
     Return the handle of the kernel *symbol* of a library.
 
     Raises:
-        LaunchError: The library has no code of it for this device.
+        LaunchError: The library has no code of the kernel for this device.
     """
     failure = f"kernel {symbol} could not be loaded"
     return _query("cuLibraryGetKernel", library, symbol.encode(), failure=failure)
@@ -146,9 +146,9 @@ def ensure_context(stream: int) -> None:
     if stream in _DEFAULT_STREAMS:
         context = _query("cuDevicePrimaryCtxRetain", 0, failure="device 0 cannot be used")
     else:
-        pointer = ctypes.c_uint64()
-        _call("cuStreamGetCtx", stream, ctypes.byref(pointer), failure="the stream has no context")
-        context = pointer.value
+        stream_context = ctypes.c_uint64()
+        _call("cuStreamGetCtx", stream, ctypes.byref(stream_context), failure="the stream has no context")
+        context = stream_context.value
     _call("cuCtxSetCurrent", context, failure="the context cannot be used")
 
 
@@ -170,10 +170,10 @@ def wait(stream: int, array_stream: int) -> None:
 
 def inaccessible_device(address: int) -> int | None:
     """
-    Return the device that has the memory at *address*, if kernels in the current context cannot access it.
+    Return the number of the device that has the memory at *address*, if kernels cannot access it.
 
-    Return None otherwise: for managed memory, memory of a peer to which access is enabled, and unknown
-    addresses.
+    Return None if kernels in the current context can access the memory, as managed memory and memory of a
+    peer to which access is enabled, and for unknown addresses.
     """
     if not address or not _has_several_devices():
         return None

@@ -81,12 +81,13 @@ def version(name: str, function: str, path: str = "") -> tuple[int, int]:
 
 @functools.cache
 def _version(name: str, function: str, path: str) -> tuple[int, int]:
-    major, minor = ctypes.c_int(), ctypes.c_int()
+    major_number, minor_number = ctypes.c_int(), ctypes.c_int()
     try:
-        getattr(load_library(name, path), function)(ctypes.byref(major), ctypes.byref(minor))
+        report_version = getattr(load_library(name, path), function)
     except AttributeError as error:
         raise load_error(name, error) from error
-    return (major.value, minor.value)
+    report_version(ctypes.byref(major_number), ctypes.byref(minor_number))
+    return (major_number.value, minor_number.value)
 
 
 def pathfinder() -> Any:
@@ -94,7 +95,7 @@ def pathfinder() -> Any:
     Return the module `cuda.pathfinder`.
 
     Raises:
-        LinkError: It cannot be imported.
+        LinkError: The module cannot be imported.
     """
     try:
         return importlib.import_module("cuda.pathfinder")
@@ -220,15 +221,15 @@ def command(variable: str) -> list[str]:
 
 @functools.cache
 def toolkit_of(nvcc: str) -> Path | None:
-    """Return the folder of the toolkit that *nvcc* belongs to, None if it does not report one."""
+    """Return the folder of the toolkit that *nvcc* belongs to; None if nvcc does not report it."""
     import subprocess
 
     # A dry run of nvcc prints the commands that it would run, and variables such as
     # "#$ TOP=/usr/local/cuda/bin/..".
-    command = [nvcc, "--dryrun", "-x", "cu", os.devnull]
+    dry_run = [nvcc, "--dryrun", "-x", "cu", os.devnull]
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run(  # noqa: S603 - the user's nvcc
-            command,
+        process = subprocess.run(  # noqa: S603 - the user's nvcc
+            dry_run,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -236,7 +237,7 @@ def toolkit_of(nvcc: str) -> Path | None:
             timeout=_TIMEOUT_SECONDS,
             check=False,
         )
-        if top := re.search(r"^#\$ TOP=(.+)$", done.stderr, re.MULTILINE):
+        if top := re.search(r"^#\$ TOP=(.+)$", process.stderr, re.MULTILINE):
             return Path(top[1]).resolve()
     return None
 

@@ -91,8 +91,8 @@ def compile_cuda(source: str, name: str, arch: Arch, include_dirs: Sequence[Path
     """
     Return the PTX of CUDA C++ with headers that NVRTC lacks, compiled by nvcc.
 
-    The result is cached together with the digests of all files that nvcc has read; a file that has changed
-    since makes the entry useless.
+    The result is cached together with the digests of all files that nvcc has read, and compiled again if one
+    of these files has changed.
 
     Args:
         source: CUDA C++17.

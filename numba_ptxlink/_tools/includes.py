@@ -47,10 +47,10 @@ _FILE_IN_MACRO = re.compile(
     rb'#[ \t]*define\b[^\r\n"<]*?'
     rb'(?:"([^"\r\n]+\.\w+)"|<([^<>\r\n]+\.\w+)>|[\s=]([A-Za-z_./][\w./+-]*\.[chi]\w*))'
 )
-# Flags, one a line, as `find_includes` joins them; a value may be the next flag.
+# Matches in flags that are joined by newlines, since the value of a flag may be the next item.
 _FOLDER_FLAGS = re.compile(rb"^(?:-I|--include-path)[ =\n]?(.+)$", re.MULTILINE)
 _FILE_FLAGS = re.compile(rb"^(?:-include|--pre-include)[ =\n]?(.+)$", re.MULTILINE)
-# Behind a bare __has_include, as in `#if defined(__has_include) && X`: it names no file.
+# The text behind a bare __has_include, which names no file: `) && X` in `#if defined(__has_include) && X`.
 _NO_OPERAND = re.compile(rb"\s*(?:$|\)|&&|\|\||//|/\*|,)")
 # Other spellings of "#", and of the backslash that joins two lines.
 _DIGRAPHS = (b"%:", b"??=", b"??/")
@@ -131,7 +131,7 @@ def find_includes(
     Raises:
         LinkError: A text has a character that NVRTC cannot read.
     """
-    # Called for its check.
+    # `encode` raises the error for a name that NVRTC cannot read.
     for name in (*map(os.fsdecode, include_dirs), *(headers or ())):
         encode(name)
     header_scans = {name: _scan(encode(text)) for name, text in (headers or {}).items()}

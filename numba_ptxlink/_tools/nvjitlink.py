@@ -122,7 +122,7 @@ def key(
             "flags": tuple(flags),
             "output": output,
             "names": [name for _, name, _ in inputs] if contains_names else (),
-            "unread": str(unchecked),
+            "unchecked": str(unchecked),
             **{f"input {i} {kind}": code for i, (kind, _, code) in enumerate(inputs, start=1)},
         },
     )
@@ -164,6 +164,7 @@ def link(
                 "\nnvJitLink does not support one of the flags; correct arch or extra_flags, or use another "
                 "toolkit."
             )
+        # nvJitLink has no log if it rejects a flag.
         raise LinkError(
             message,
             flags=tuple(flags),

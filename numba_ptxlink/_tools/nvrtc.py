@@ -33,8 +33,8 @@ NOWHERE = Path("/")
 _LINE_FLAGS = ("--generate-line-info", "-lineinfo", "--device-debug", "-G")
 # Options that change the results of later compilations in the process, except to LTO-IR.
 _ALTERING_FLAGS = re.compile("-G$|--device-debug$|--Ofast-compile|-Ofc|-Xnvvm")
-# A name, such as "f", "::n::x" or "f<int>", and no cast, such as "static_cast<void (*)()>(f)": it gets an
-# "&", since NVRTC returns the symbols of addresses, and the name of a variable is none.
+# Matches a name, such as "f", "::n::x" or "f<int>", and no cast, such as "static_cast<void (*)()>(f)". NVRTC
+# returns the symbols of addresses, so a name gets an "&": without it, that of a variable is no address.
 _NAME_EXPRESSION = re.compile(r"\s*(?!\w+_cast\b)(?:::)?[A-Za-z_]")
 # Options that read or write files that a key does not cover, such as "-include", or that print the time.
 _UNKEYED_FLAGS = re.compile("-I|--?[a-z-]*(include|pch|time)")
@@ -233,14 +233,15 @@ def _compile(unit: _Unit) -> cache.Entry:
         alters_later_calls=unit.output != LTOIR and any(map(_ALTERING_FLAGS.match, flags)),
     )
     nvrtc_log = outputs["log"]
-    # The name of the program is "/name" then.
+    # The name of the program is "/a.cu" for source "a.cu" that is no file.
     if unit.folder == NOWHERE:
         nvrtc_log = nvrtc_log.replace(unit.program_name, unit.name)
     if step:
         cure = standard_headers.cure(nvrtc_log)
+        advice = f" {cure}" if cure else ""
         raise LinkError(
             f"NVRTC could not compile {unit.name}: {outputs['reason']}\n{nvrtc_log.strip()}\n"
-            f"Flags: {' '.join(flags)}.{cure and f' {cure}'}",
+            f"Flags: {' '.join(flags)}.{advice}",
             flags=flags,
             inputs=(unit.name,),
             log=nvrtc_log,

@@ -48,6 +48,10 @@ define void @f() { ret void }
 """
 
 
+# An architecture that all releases of CUDA 12 and 13 support.
+_PROBED_ARCH = Arch(9, 0)
+
+
 def emitted_isa(arch: Arch) -> PtxVersion | None:
     """
     Return the version of the PTX ISA that libNVVM emits for *arch*; None if it does not support *arch*.
@@ -65,7 +69,7 @@ def version() -> tuple[int, int] | None:
     Raises:
         LinkError: libNVVM cannot be loaded.
     """
-    emitted = emitted_isa(Arch(9, 0))
+    emitted = emitted_isa(_PROBED_ARCH)
     return last_release_emitting(emitted) if emitted else None
 
 
@@ -132,8 +136,9 @@ def toolkits() -> list[Nvvm]:
 def _probe_library(library: str, libdevice: str) -> Nvvm | None:
     """Return the libNVVM of a toolkit; None if it cannot be loaded, or if its release is unknown."""
     try:
-        emitted_ptx, versions = _probe(Arch(9, 0), library)
+        emitted_ptx, versions = _probe(_PROBED_ARCH, library)
     except LinkError as error:
+        # The log of a child process that the library has ended: its last message, and the exit status.
         log.warning("%s is not used: %s", library, "; ".join(str(error.log or error).splitlines()[-2:]))
         return None
     release = last_release_emitting(emitted_ptx) if emitted_ptx else None
@@ -176,7 +181,7 @@ def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes,
     def make() -> cache.Entry:
         # Modules get no names: LTO-IR would contain them.
         steps = [("", text.encode(), "whole") for text in modules]
-        # Not all releases verify their own libdevice.
+        # Verify the program without libdevice, which some releases of libNVVM would reject.
         steps += [("", b"", "verify"), *([("libdevice", libdevice, "lazy")] if libdevice else [])]
         step, _, outputs = run(steps, options, library)
         nvvm_log = outputs["log"].strip()

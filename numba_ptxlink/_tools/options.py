@@ -223,7 +223,9 @@ class Options(NamedTuple):
             if value is None or (value is False and name not in _FAST_MATH):
                 continue
             flags += flag_format.format(value=value, word=str(value).lower(), bit=int(value)).split()
-        return (*flags, *(_translate(self.extra_flags, tool) if tool in (PTXAS, NVJITLINK, LTO) else ()))
+        if tool in (PTXAS, NVJITLINK, LTO):
+            flags += _translate(self.extra_flags, tool)
+        return tuple(flags)
 
 
 def _is_for_debugging(ptx: bytes) -> bool:
@@ -312,7 +314,7 @@ def source_flags(nvrtc_flags: Any) -> tuple[str, ...]:
 
     Raises:
         ConfigError: The value is no list of `str`, there is a parameter of `link` for a flag, or NVRTC
-            ignores it.
+            ignores a flag.
     """
     flags = link_flags("nvrtc_flags", nvrtc_flags)
     for flag in flags:
