@@ -66,7 +66,7 @@ class ElfSymbol:
         name: The symbol.
         kind: "entry" for a kernel, "func" for a device function, "variable" for data, otherwise "".
         defined: Whether the image defines the symbol, rather than only refers to it.
-        public: Whether other code can see it.
+        public: Whether other code can see the symbol.
         size: The size in bytes.
     """
 
@@ -84,7 +84,7 @@ class Image:
 
     Args:
         sm: The compute capability as one number, such as 90.
-        relocatable: Whether it can be linked further.
+        relocatable: Whether the image can be linked further.
         sections: The sections, in order.
         all_symbols: All symbols of the symbol tables, in order.
     """

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # `{ i32, %"Particle"* }` has the tokens `{`, `i32`, `,`, `%"Particle"`, `*` and `}`.
 _TOKEN = re.compile(r'%"[^"]*"|"[^"]*"|%[\w.$-]+|[\w.]+|\S')
 _SCALAR = re.compile(r"void|half|bfloat|float|double|i\d+")
+# Words that may precede a type.
 _ATTRIBUTES = frozenset(("internal", "noundef", "signext", "zeroext"))
 _CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 

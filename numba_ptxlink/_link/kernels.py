@@ -166,6 +166,7 @@ def source_options(
     from numba_ptxlink._tools import nvrtc
     from numba_ptxlink._tools.source_options import SourceOptions
 
+    # The result type Any allows attributes that type checkers do not know.
     def import_module(name: str) -> Any:
         return importlib.import_module(name)
 

@@ -61,7 +61,7 @@ class Linked:
         inputs: The names of the inputs, in order.
         log: The messages of the tools, and the calls between PTX inputs that were not inlined.
         lowered_names: The symbol of each requested name expression.
-        inlined: The calls between PTX inputs that were inlined.
+        inlined: The number of calls between PTX inputs that were inlined.
         ptx: The PTX module that the cubin was compiled from; "" if a linker combined the inputs.
         sources: The inputs after compilation, in order.
         options: The options of the link.
@@ -318,6 +318,7 @@ def _result(link_plan: Plan, entry: cache.Entry) -> Linked:
 
 
 def _run_ptxas(link_plan: Plan) -> cache.Entry:
+    """Assemble the single PTX of *link_plan* by the newest ptxas up to the planned release."""
     from numba_ptxlink._tools import programs
 
     path, _ = cast("tuple[str, Any]", programs.newest_ptxas(link_plan.release or (0, 0)))
@@ -337,6 +338,7 @@ def _run_ptxas(link_plan: Plan) -> cache.Entry:
 
 
 def _run_linker(link_plan: Plan) -> cache.Entry:
+    """Link by nvJitLink; refuse a cubin that it returned in spite of errors or undefined variables."""
     from numba_ptxlink._tools import nvjitlink
 
     path = backends.linker_module(link_plan.tool.name).library()
@@ -354,7 +356,7 @@ def _run_linker(link_plan: Plan) -> cache.Entry:
                 product.error_log,
             )
         unresolved = re.findall(_DEFINED_AS_ZEROS, product.info_log)
-        if variables := [name for name in unresolved if _defines(product.code, name)]:
+        if variables := [name for name in unresolved if _has_variable(product.code, name)]:
             raise _failure(
                 link_plan,
                 f"No input of {names} defines {', '.join(map(repr, variables))}; add the input that does "
@@ -370,8 +372,8 @@ def _run_linker(link_plan: Plan) -> cache.Entry:
     return cache.cached(key, make)
 
 
-def _defines(cubin: bytes, name: str) -> bool:
-    """Return whether *cubin* has the variable *name*. It has no symbol for dynamic shared memory."""
+def _has_variable(cubin: bytes, name: str) -> bool:
+    """Return whether *cubin* has the variable *name*. Dynamic shared memory is no variable of a cubin."""
     from numba_ptxlink._formats import elf
 
     return any(symbol.name == name and symbol.kind == "variable" for symbol in elf.read(cubin).symbols)

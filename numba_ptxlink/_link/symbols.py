@@ -150,6 +150,7 @@ def _kind_conflict(occurrences: Sequence[Symbol]) -> str:
     kinds = {(symbol.kind, symbol.space): symbol for symbol in reversed(occurrences)}
     if len(kinds) < 2:
         return ""
+    # In the message, a declaration precedes the definition.
     first, second = (
         f"{symbol.location} as {symbol.description}"
         for symbol in sorted(kinds.values(), key=lambda symbol: symbol.defined)[:2]
@@ -163,15 +164,16 @@ def _kind_conflict(occurrences: Sequence[Symbol]) -> str:
 def _prototype_conflict(occurrences: Sequence[Symbol]) -> str:
     """Return the error for a function with two prototypes; "" if all inputs agree."""
     # Sort definitions first, so that declarations are compared with the definition.
-    ordered = sorted(occurrences, key=lambda symbol: not symbol.defined)
-    typed = [(symbol, symbol.prototype) for symbol in ordered if symbol.prototype is not None]
-    for symbol, other_prototype in typed[1:]:
-        first, first_prototype = typed[0]
+    definitions_first = sorted(occurrences, key=lambda symbol: not symbol.defined)
+    prototypes = [(symbol, symbol.prototype) for symbol in definitions_first if symbol.prototype is not None]
+    for symbol, other_prototype in prototypes[1:]:
+        first, first_prototype = prototypes[0]
         if not _are_compatible(first_prototype, other_prototype):
+            difference = _describe_difference(first_prototype, other_prototype, first.origin, symbol.origin)
             return (
                 f"{first.name} has two prototypes, and a call would pass wrong values:\n"
                 f"    {first_prototype}  {first.location}\n    {other_prototype}  {symbol.location}\n"
-                f"In C types: {_difference(first_prototype, other_prototype, first.origin, symbol.origin)}.\n"
+                f"In C types: {difference}.\n"
                 "Make the declaration agree with the definition: the types and their order, the result, and "
                 "for structs the size and alignment. A half that is a scalar in one input and __half in the "
                 "other requires lto=True."
@@ -179,7 +181,7 @@ def _prototype_conflict(occurrences: Sequence[Symbol]) -> str:
     return ""
 
 
-def _difference(first: Prototype, second: Prototype, first_origin: str, second_origin: str) -> str:
+def _describe_difference(first: Prototype, second: Prototype, first_origin: str, second_origin: str) -> str:
     """Return the differences of two prototypes in C types, with the names of their inputs."""
     if len(first.params) != len(second.params):
         counts = (
@@ -216,7 +218,7 @@ def _c_type(param: Param | None) -> str:
 
 
 def _are_compatible(first: Prototype, second: Prototype) -> bool:
-    """Return whether a call through one prototype passes the values of the other, float or integer."""
+    """Return whether a call by one prototype passes values of the widths that the other expects."""
     if (first.result is None) != (second.result is None) or len(first.params) != len(second.params):
         return False
     pairs = list(zip(first.params, second.params, strict=True))

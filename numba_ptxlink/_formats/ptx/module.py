@@ -81,7 +81,7 @@ class Function:
         params: The parameters, in order.
         attributes: The attributes, such as "unified(1, 2)".
         directives: The tokens between the parameters and the body, such as ".maxntid", "32".
-        line: 1-based line of `.func` or `.entry`.
+        line: The 1-based line of `.func` or `.entry`.
         text: The text of the module.
         linkage_span: The range of the linkage; an empty range at its position if there is none.
         body_span: The range of the body with its braces; (-1, -1) for a declaration.
