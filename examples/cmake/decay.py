@@ -1,9 +1,9 @@
-"""A module that udfs.py imports; CMake, make and Meson are told of it."""
+"""A module that udfs.py imports: the depfile of the export names it, so that an edit exports again."""
 
 from numba import cuda
 
 
 @cuda.jit(device=True)
 def rate(step):
-    """Return how much is lost at *step*."""
+    """Return the damping at *step*, which grows by a half each step."""
     return 0.5 * step

@@ -15,7 +15,7 @@ __global__ void apply(float* values, int count)
 int main()
 {
     const int count = 1000;
-    float *values, most = 0;
+    float *values, greatest_error = 0;
     if (cudaError_t error = cudaMallocManaged(&values, count * sizeof(float))) {
         std::printf("Not run: %s\n", cudaGetErrorString(error));
         return 0;
@@ -31,7 +31,7 @@ int main()
     }
 
     for (int i = 0; i < count; ++i)
-        most = std::fmax(most, std::fabs(values[i] - 2 * (1.0f + i) / (1 + 0.5f * i)));
-    std::printf("%d elements, greatest error %g\n", count, most);
-    return most < 1e-5f ? 0 : 1;
+        greatest_error = std::fmax(greatest_error, std::fabs(values[i] - 2 * (1.0f + i) / (1 + 0.5f * i)));
+    std::printf("%d elements, greatest error %g\n", count, greatest_error);
+    return greatest_error < 1e-5f ? 0 : 1;
 }

@@ -8,7 +8,7 @@ from numba_ptxlink import kernel, udf
 
 @udf("float32(float32, int32)")
 def damp(value, step):
-    """Damp *value* by its distance from the start."""
+    """Return *value*, damped more at later steps."""
     return value / (1 + rate(step))
 
 

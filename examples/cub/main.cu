@@ -10,7 +10,7 @@
 
 #include "udfs.h"
 
-// A lambda would need --extended-lambda; an object whose operator calls the function is as short.
+// Function objects that call the functions of udfs.py: a lambda would need --extended-lambda.
 struct Squash {
   __device__ float operator()(float value) const { return squash(value); }
 };
@@ -34,7 +34,7 @@ int main() {
     return 0;
   }
   std::vector<float> in(count), out(count);
-  float most = 0, found = 0, error = 0;
+  float farthest = 0, expected_farthest = 0, greatest_error = 0;
   for (int i = 0; i < count; ++i) {
     in[i] = 5 * std::sin(0.001f * i);
   }
@@ -45,20 +45,21 @@ int main() {
 
   check(cub::DeviceTransform::Transform(x, y, count, Squash{}));
 
-  // The first call only says how much memory the second one needs.
+  // Without scratch memory, the call only writes the size that it needs.
   void* scratch = nullptr;
-  std::size_t bytes = 0;
-  check(cub::DeviceReduce::Reduce(scratch, bytes, y, x + count, count, Farther{}, 0.0f));
-  check(cudaMalloc(&scratch, bytes));
-  check(cub::DeviceReduce::Reduce(scratch, bytes, y, x + count, count, Farther{}, 0.0f));
+  std::size_t scratch_size = 0;
+  check(cub::DeviceReduce::Reduce(scratch, scratch_size, y, x + count, count, Farther{}, 0.0f));
+  check(cudaMalloc(&scratch, scratch_size));
+  check(cub::DeviceReduce::Reduce(scratch, scratch_size, y, x + count, count, Farther{}, 0.0f));
 
   check(cudaMemcpy(out.data(), y, count * sizeof(float), cudaMemcpyDeviceToHost));
-  check(cudaMemcpy(&found, x + count, sizeof(float), cudaMemcpyDeviceToHost));
+  check(cudaMemcpy(&farthest, x + count, sizeof(float), cudaMemcpyDeviceToHost));
   for (int i = 0; i < count; ++i) {
-    error = std::fmax(error, std::fabs(out[i] - in[i] / (1 + std::fabs(in[i]))));
-    most = std::fmax(most, std::fabs(out[i]));
+    greatest_error = std::fmax(greatest_error, std::fabs(out[i] - in[i] / (1 + std::fabs(in[i]))));
+    expected_farthest = std::fmax(expected_farthest, std::fabs(out[i]));
   }
-  const bool right = error < 1e-6f && std::fabs(found) == most;
-  std::printf("%d elements, greatest error %g; farthest %g: %s\n", count, error, found, right ? "right" : "WRONG");
+  const bool right = greatest_error < 1e-6f && std::fabs(farthest) == expected_farthest;
+  std::printf("%d elements, greatest error %g; farthest %g: %s\n", count, greatest_error, farthest,
+              right ? "right" : "WRONG");
   return right ? 0 : 1;
 }

@@ -10,11 +10,11 @@ ONE = float32(1)
 
 @udf("float32(float32)")
 def squash(value):
-    """Map all numbers to those between -1 and 1."""
+    """Map a number to one between -1 and 1."""
     return value / (ONE + abs(value))
 
 
 @udf("float32(float32, float32)")
 def farther(first, second):
-    """Return which of two numbers is farther from zero; of equals the first."""
+    """Return the number that is farther from zero; the first if both are as far."""
     return second if abs(second) > abs(first) else first

@@ -1,11 +1,11 @@
 """
-cuFFT calls a Python function that multiplies the signal by a window: as it loads it, in no pass of its own.
+cuFFT calls a Python function that multiplies the signal by a window, as it loads the signal.
 
-When cuFFT makes the plan, it compiles C++ that calls the function, and links the function's LTO-IR to it
-(cufftXtSetJITCallback). cuFFT declares the function in C++, so its symbol is the mangled name: with a plain
-one, cuFFT 12 returned CUFFT_INTERNAL_ERROR. That needs the cuFFT of CUDA 13, NVRTC, and an nvJitLink not
-older than what made the LTO-IR. Without a GPU the function is linked into a kernel that declares and calls
-it as cuFFT does, and that runs on the CPU.
+When cuFFT makes the plan, it compiles C++ that calls the function, and links the function's LTO-IR to that
+code (cufftXtSetJITCallback). cuFFT declares the function in C++, so the symbol is the mangled name: with the
+name alone, cuFFT 12 returned CUFFT_INTERNAL_ERROR. Needs the cuFFT of CUDA 13, NVRTC, and an nvJitLink no
+older than the compiler of the LTO-IR. Without a GPU, the function is linked into a kernel that declares and
+calls the function as cuFFT does, and that runs on the CPU.
 """
 
 import ctypes
@@ -16,10 +16,10 @@ from numba import cuda
 import numba_ptxlink as pl
 
 COUNT = 4096
-# Constants of cufft.h and cufftXt.h.
+# CUFFT_R2C of cufft.h, and CUFFT_CB_LD_REAL of cufftXt.h.
 R2C = 0x2A
 LOAD_REAL = 0x2
-# The C++ that cuFFT compiles declares a function that loads real numbers so, under the name that it is given.
+# The declaration is that of cuFFT's C++ for a function that loads real numbers.
 CALLER = """
 extern __device__ float window(void* signal, unsigned long long offset, void* caller_info, void* shared);
 
@@ -30,7 +30,7 @@ extern "C" __global__ void load(void* signal, float* out, void* caller_info, voi
 """
 
 
-# The symbol of that declaration, which is not extern "C"; it holds the name and the types of the parameters.
+# The symbol of the declaration in CALLER, which is not extern "C": the name, and the types of the parameters.
 @pl.udf("float32(CPointer(float32), uint64, CPointer(float32), voidptr)", name="_Z6windowPvyS_S_")
 def window(signal, offset, weights, _shared):
     return signal[offset] * weights[offset]
@@ -42,12 +42,12 @@ def check(status):
 
 
 def transform(cufft, ltoir, signal, spectrum, weights):
-    """Write the transform of the windowed *signal*; all are arrays on the device."""
+    """Write the transform of the windowed *signal* to *spectrum*; the arrays are on the device."""
     pointers = [ctypes.c_void_p(array.__cuda_array_interface__["data"][0]) for array in (signal, spectrum)]
     caller_info = ctypes.c_void_p(weights.__cuda_array_interface__["data"][0])
     plan, work = ctypes.c_int(), ctypes.c_size_t()
     check(cufft.cufftCreate(ctypes.byref(plan)))
-    # cuFFT copies neither the name nor the code: both have to live until the plan is made.
+    # cuFFT copies neither the name nor the code: keep them until the plan is made.
     check(
         cufft.cufftXtSetJITCallback(
             plan, b"window", ltoir, ctypes.c_size_t(len(ltoir)), LOAD_REAL, ctypes.byref(caller_info)

@@ -30,7 +30,7 @@ def squash(value):
     return value / (np.float32(1) + abs(value))
 
 
-# RawKernel passes arrays as addresses, so addresses are what the kernel takes.
+# RawKernel passes arrays as addresses, so the parameter of the kernel is a pointer.
 @pl.kernel("void(CPointer(float32), float32, int32)")
 def scale(values, factor, count):
     index = cuda.grid(1)
@@ -39,7 +39,7 @@ def scale(values, factor, count):
 
 
 def link(arch):
-    """Return machine code of both kernels."""
+    """Return the machine code of the C++ kernel, which calls `squash`, and of `scale`."""
     exported = pl.export([squash, scale], name="udfs", arch=[arch], emit=["ltoir"])
     headers = {"udfs.h": exported.contents["udfs.h"].decode()}
     linked = pl.link(SOURCE, exported.read("ltoir"), arch=arch, headers=headers)
@@ -47,7 +47,7 @@ def link(arch):
     return linked
 
 
-def on_cpu(linked):
+def run_on_cpu(linked):
     """Run both kernels on the CPU, and compare with NumPy."""
     count = 100_001
     x = np.linspace(-4, 4, count, dtype="float32")
@@ -67,13 +67,13 @@ def main():
     except Exception as reason:
         linked = link("sm_90")
         print(f"Not on a GPU: {reason}")
-        on_cpu(linked)
+        run_on_cpu(linked)
         return
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "module.cubin"
         path.write_bytes(link(arch).cubin)
         module = cupy.RawModule(path=str(path))
-        # The file is read by the first get_function, not before.
+        # CuPy reads the file at the first get_function, so the file must still exist then.
         squash_all, scale_all = [module.get_function(name) for name in ("squash_all", "scale")]
     count = 100_001
     x = cupy.linspace(-4, 4, count, dtype="float32")

@@ -1,9 +1,9 @@
 """
 A JAX program that launches a kernel written in Python, through XLA's foreign function interface.
 
-The kernel is exported as a header that launches it, and a C++ compiler makes XLA's handler of that: no nvcc.
-Without a GPU the handler is built and registered, the program is lowered for CUDA, and the kernel runs on
-the CPU.
+The kernel is exported as a header that launches it. A C++ compiler builds XLA's handler with that header,
+without nvcc. Without a GPU, the handler is built and registered, the program is lowered for CUDA, and the
+kernel runs on the CPU.
 """
 
 import argparse
@@ -56,15 +56,16 @@ def main():
         x = jnp.linspace(-4, 4, 100_001, dtype="float32")
         lowered = squash_twice.trace(x).lower(lowering_platforms=("cuda",)).as_text()
         print(f"The program lowered for CUDA calls the handler {lowered.count('@squash(')} times")
-        once = 3 * x / (1 + abs(x))
+        squashed_once = 3 * x / (1 + abs(x))
         if not on_gpu:
             y = np.empty(x.shape, np.float32)
             kernel = pl.load(exported, device="cpu").squash
             kernel[(x.size + 255) // 256, 256](np.array(x), y, 3)
-            np.testing.assert_allclose(y, once, rtol=1e-6)
+            np.testing.assert_allclose(y, squashed_once, rtol=1e-6)
             print(f"Verified on the CPU: {len(x)} elements match JAX's own")
             return
-        np.testing.assert_allclose(squash_twice(x), once / (1 + abs(once)), rtol=1e-6)
+        expected = squashed_once / (1 + abs(squashed_once))
+        np.testing.assert_allclose(squash_twice(x), expected, rtol=1e-6)
         print(f"{len(x)} elements match JAX's own")
 
 

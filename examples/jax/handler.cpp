@@ -1,4 +1,4 @@
-// What XLA calls for jax.ffi.ffi_call("squash"): it launches a kernel written in Python on XLA's stream.
+// The handler that XLA calls for jax.ffi.ffi_call("squash"): launches a kernel written in Python on XLA's stream.
 #include <xla/ffi/api/ffi.h>
 
 #include <string>

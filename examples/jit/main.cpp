@@ -30,15 +30,15 @@ extern "C" __global__ void apply(float* values, int count)
 }
 )";
 
-[[noreturn]] void fail(const std::string& what, const std::string& log) {
-  std::fprintf(stderr, "%s failed: %s\n", what.c_str(), log.c_str());
+[[noreturn]] void fail(const std::string& step, const std::string& log) {
+  std::fprintf(stderr, "%s failed: %s\n", step.c_str(), log.c_str());
   std::exit(1);
 }
 
 std::string read(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
-    fail(path, "it cannot be read");
+    fail("Reading " + path, "pass a file that exists and can be read");
   }
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -66,7 +66,7 @@ std::string compile(const std::string& header, const std::string& arch, bool lto
   return code;
 }
 
-// Returns the cubin of the kernel and the function, or their PTX.
+// Returns the kernel and the function, linked to a cubin, or to PTX.
 std::vector<char> link(const std::string& kernel, const std::string& function, const std::string& arch, bool lto,
                        bool to_ptx) {
   const std::string target = "-arch=" + arch;
@@ -103,46 +103,46 @@ std::vector<char> link(const std::string& kernel, const std::string& function, c
   return code;
 }
 
-void check(const char* what, cudaError_t error) {
+void check(const char* step, cudaError_t error) {
   if (error != cudaSuccess) {
-    fail(what, cudaGetErrorString(error));
+    fail(step, cudaGetErrorString(error));
   }
 }
 
-// Launches the kernel of the linked code, and returns how many elements are not what Python computes.
+// Launches the kernel of the linked code, and returns the number of elements that differ from those of the function.
 int run(const std::vector<char>& code) {
   constexpr int count = 100001;
   std::vector<float> values(count, 0.5f);
   cudaLibrary_t library;
   cudaKernel_t kernel;
   void* memory = nullptr;
-  check("loading", cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
-  check("kernel", cudaLibraryGetKernel(&kernel, library, "apply"));
-  check("memory", cudaMalloc(&memory, count * sizeof(float)));
-  check("copy", cudaMemcpy(memory, values.data(), count * sizeof(float), cudaMemcpyHostToDevice));
-  int size = count;
-  void* arguments[] = {&memory, &size};
-  check("launch", cudaLaunchKernel(reinterpret_cast<const void*>(kernel), (count + 255) / 256, 256, arguments, 0, nullptr));
-  check("copy", cudaMemcpy(values.data(), memory, count * sizeof(float), cudaMemcpyDeviceToHost));
-  check("memory", cudaFree(memory));
-  check("library", cudaLibraryUnload(library));
-  int wrong = 0;
+  check("Loading the code", cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  check("Finding the kernel", cudaLibraryGetKernel(&kernel, library, "apply"));
+  check("Allocating memory", cudaMalloc(&memory, count * sizeof(float)));
+  check("Copying to the device", cudaMemcpy(memory, values.data(), count * sizeof(float), cudaMemcpyHostToDevice));
+  int count_argument = count;
+  void* arguments[] = {&memory, &count_argument};
+  check("The launch", cudaLaunchKernel(reinterpret_cast<const void*>(kernel), (count + 255) / 256, 256, arguments, 0, nullptr));
+  check("Copying to the host", cudaMemcpy(values.data(), memory, count * sizeof(float), cudaMemcpyDeviceToHost));
+  check("Freeing memory", cudaFree(memory));
+  check("Unloading the code", cudaLibraryUnload(library));
+  int wrong_count = 0;
   for (int index = 0; index < count; ++index) {
     const double expected = index % 2 ? 0.5 * std::exp(-0.001 * index) : 1.5;
-    wrong += std::abs(values[index] - expected) > 1e-6 * expected + 1e-30;
+    wrong_count += std::abs(values[index] - expected) > 1e-6 * expected + 1e-30;
   }
-  return wrong;
+  return wrong_count;
 }
 
 }  // namespace
 
-int main(int count, char** words) {
-  if (count != 5) {
-    std::fprintf(stderr, "usage: %s HEADER CODE ARCH OUTPUT\n", words[0]);
+int main(int argc, char** argv) {
+  if (argc != 5) {
+    std::fprintf(stderr, "usage: %s HEADER CODE ARCH OUTPUT\n", argv[0]);
     return 2;
   }
-  const std::string header = read(words[1]), function = read(words[2]), arch = words[3], output = words[4];
-  const bool lto = std::string(words[2]).find(".ltoir") != std::string::npos;
+  const std::string header = read(argv[1]), function = read(argv[2]), arch = argv[3], output = argv[4];
+  const bool lto = std::string(argv[2]).find(".ltoir") != std::string::npos;
   const std::string kernel = compile(header, arch, lto);
   const bool to_ptx = output.size() > 4 && output.substr(output.size() - 4) == ".ptx";
   if (to_ptx && !lto) {
@@ -157,7 +157,7 @@ int main(int count, char** words) {
     std::printf("Not run: there is no GPU\n");
     return 0;
   }
-  const int wrong = run(code);
-  std::printf("%d elements are wrong\n", wrong);
-  return wrong != 0;
+  const int wrong_count = run(code);
+  std::printf("%d elements are wrong\n", wrong_count);
+  return wrong_count != 0;
 }

@@ -7,5 +7,5 @@ from numba_ptxlink import udf
 
 @udf("float32(float32, int32)")
 def transform(value, index):
-    """Damp every other value."""
+    """Damp every second value; add one to the others."""
     return value * math.exp(-0.001 * index) if index % 2 else value + 1

@@ -1,5 +1,5 @@
-// A C++ program launches kernels that are written in Python, without Python. The program needs the CUDA runtime for its
-// own memory alone.
+// A C++ program launches kernels that are written in Python, without Python. The launches need no CUDA runtime; the
+// program uses it for memory.
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
@@ -12,9 +12,9 @@ namespace {
 
 constexpr int elements = 100001;
 
-bool succeeds(const char* what, int error) {
+bool succeeds(const char* step, int error) {
   if (error != 0) {
-    std::printf("%s: error %d, %s\n", what, error, numba_ptxlink::error_name(error));
+    std::printf("%s: error %d, %s\n", step, error, numba_ptxlink::error_name(error));
   }
   return error == 0;
 }
@@ -29,20 +29,19 @@ bool run(float a) {
   constexpr std::size_t bytes = elements * sizeof(float);
   float *device_x = nullptr, *device_y = nullptr;
   cudaStream_t stream = nullptr;
-  bool done = succeeds("stream", cudaStreamCreate(&stream)) && succeeds("x", cudaMalloc(reinterpret_cast<void**>(&device_x), bytes)) &&
+  bool right = succeeds("stream", cudaStreamCreate(&stream)) && succeeds("x", cudaMalloc(reinterpret_cast<void**>(&device_x), bytes)) &&
               succeeds("y", cudaMalloc(reinterpret_cast<void**>(&device_y), bytes)) &&
               succeeds("copy", cudaMemcpyAsync(device_x, x.data(), bytes, cudaMemcpyHostToDevice, stream)) &&
               succeeds("copy", cudaMemcpyAsync(device_y, y.data(), bytes, cudaMemcpyHostToDevice, stream));
-  // Stream, grid, block and shared memory; then the arguments, by their C++ types. An address and a length are an
-  // array.
-  done = done && succeeds("saxpy", udfs_kernels::saxpy(stream, (elements + 255) / 256, 256, 0, a,
+  // Stream, grid, block and bytes of dynamic shared memory; then the arguments. An address and a length make an array.
+  right = right && succeeds("saxpy", udfs_kernels::saxpy(stream, (elements + 255) / 256, 256, 0, a,
                                                        {device_x, elements}, {device_y, elements}));
-  done = done && succeeds("copy", cudaMemcpyAsync(y.data(), device_y, bytes, cudaMemcpyDeviceToHost, stream)) &&
+  right = right && succeeds("copy", cudaMemcpyAsync(y.data(), device_y, bytes, cudaMemcpyDeviceToHost, stream)) &&
          succeeds("kernel", cudaStreamSynchronize(stream));
-  for (int i = 0; done && i < elements; ++i) {
+  for (int i = 0; right && i < elements; ++i) {
     if (y[i] != a * x[i] + 1) {
       std::printf("element %d is %g, not %g\n", i, y[i], a * x[i] + 1);
-      done = false;
+      right = false;
     }
   }
   cudaFree(device_x);
@@ -50,7 +49,7 @@ bool run(float a) {
   if (stream != nullptr) {
     cudaStreamDestroy(stream);
   }
-  return done;
+  return right;
 }
 
 }  // namespace
@@ -61,7 +60,7 @@ int main() {
     std::printf("Not run: there is no GPU\n");
     return 0;
   }
-  // Threads that launch first load the code once.
+  // All threads launch at once: the first loads the code, and the others wait for it.
   bool right[4] = {};
   std::vector<std::thread> threads;
   for (int number = 0; number < 4; ++number) {

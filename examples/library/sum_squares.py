@@ -1,8 +1,8 @@
 """
-A Numba kernel calls a CUDA C++ library, which nvcc has made: `make run`, or `python sum_squares.py LIBRARY`.
+A Numba kernel calls a CUDA C++ library, which nvcc has built: `make run`, or `python sum_squares.py LIBRARY`.
 
-The library holds LTO-IR, so what the kernel calls is inlined. Without a GPU the same link is done for sm_90,
-and the kernel runs on the CPU.
+The library contains LTO-IR, so the function that the kernel calls is inlined. Without a GPU, the kernel is
+linked for sm_90 and runs on the CPU.
 """
 
 import argparse
@@ -17,7 +17,7 @@ block_sum = cuda.declare_device("block_sum", "float32(float32)", abi="c")
 
 
 def sum_squares(values, total):
-    """Add the squares of all values to total; a block of 256 threads adds its part at once."""
+    """Add the squares of all values to *total*, with one atomic addition for a block of 256 threads."""
     part = float32(0)
     for i in range(cuda.grid(1), values.size, cuda.gridsize(1)):
         part += values[i] * values[i]
@@ -28,7 +28,7 @@ def sum_squares(values, total):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
-    parser.add_argument("library", help="what nvcc -lib has made of reductions.cu")
+    parser.add_argument("library", help="the library that nvcc -lib has built from reductions.cu")
     options = parser.parse_args()
     values = np.random.default_rng(0).standard_normal(1_000_001).astype(np.float32)
     if not cuda.is_available():
@@ -42,8 +42,8 @@ def main():
         cuda.jit(link=[options.library])(sum_squares)[64, BLOCK](cuda.to_device(values), device_total)
         total = device_total.copy_to_host()
     np.testing.assert_allclose(total, np.square(values.astype(np.float64)).sum(), rtol=1e-5)
-    where = "" if cuda.is_available() else "Verified on the CPU: "
-    print(f"{where}The sum of {len(values)} squares is {total[0]:.0f}, as NumPy's")
+    prefix = "" if cuda.is_available() else "Verified on the CPU: "
+    print(f"{prefix}The sum of {len(values)} squares is {total[0]:.0f}, as NumPy's")
 
 
 if __name__ == "__main__":

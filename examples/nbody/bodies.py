@@ -13,14 +13,14 @@ parameters = np.dtype([("step", "f4"), ("softening", "f4"), ("count", "i4")], al
 
 @udf("float32(float32, float32, float32)")
 def inverse_cube(x, y, softening):
-    """Return 1 / r^3 for the distance (x, y), which the softening keeps from being zero."""
+    """Return 1 / r^3 for the distance r of (x, y) from the origin; *softening* keeps r from being zero."""
     inverse = float32(1) / math.sqrt(x * x + y * y + softening * softening)
     return inverse * inverse * inverse
 
 
 @kernel("void(parameters, float32[:, ::1], float32[:, ::1], float32[:, ::1])")
 def advance(p, bodies, velocities, moved):
-    """Write where bodies of (x, y, mass) are after a step; a thread a body."""
+    """Write *bodies*, each (x, y, mass), as they are after a step, to *moved*; each thread moves one body."""
     i = cuda.grid(1)
     if i >= p.count:
         return

@@ -1,8 +1,8 @@
 """
-A step of N bodies, of two galaxies that pass each other, is a kernel in Python with a struct of parameters.
+A kernel in Python, with a struct of parameters, moves N bodies: two galaxies that pass each other.
 
-The export is launched with a tuple for the struct, compared with NumPy and drawn. Without a GPU it runs on
-the CPU.
+The exported kernel is launched with a tuple for the struct. The first step is compared with NumPy; with
+`--draw`, the bodies are drawn. Without a GPU, the kernel runs on the CPU.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def galaxy(count, center, drift, generator):
     return bodies + np.array([*center, 0]), velocities + drift
 
 
-def reference(bodies, velocities):
+def step_by_numpy(bodies, velocities):
     """Return bodies and velocities after a step, by NumPy in double precision."""
     offsets = bodies[None, :, :2] - bodies[:, None, :2]
     pull = bodies[None, :, 2] / ((offsets**2).sum(axis=2) + SOFTENING**2) ** 1.5
@@ -37,18 +37,19 @@ def reference(bodies, velocities):
     return np.concatenate([bodies[:, :2] + STEP * velocities, bodies[:, 2:]], axis=1), velocities
 
 
-def moves(library, bodies, velocities, *, on_gpu):
-    """Give where the bodies are after each step."""
+def run_steps(library, bodies, velocities, *, on_gpu):
+    """Yield the bodies after each step."""
     arrays = [array.astype(np.float32) for array in (bodies, velocities, bodies)]
-    now, speeds, after = map(cuda.to_device, arrays) if on_gpu else arrays
+    current, speeds, moved = map(cuda.to_device, arrays) if on_gpu else arrays
+    parameters, grid = (STEP, SOFTENING, len(bodies)), (len(bodies) + 127) // 128
     while True:
-        library.advance[(len(bodies) + 127) // 128, 128]((STEP, SOFTENING, len(bodies)), now, speeds, after)
-        now, after = after, now
-        yield now.copy_to_host() if on_gpu else now.copy()
+        library.advance[grid, 128](parameters, current, speeds, moved)
+        current, moved = moved, current
+        yield current.copy_to_host() if on_gpu else current.copy()
 
 
 def draw(pictures, path):
-    """Draw the bodies at each time of *pictures*."""
+    """Draw the bodies at each step of *pictures*, which maps steps to bodies, into the file *path*."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 2.5), layout="constrained")
@@ -75,14 +76,14 @@ def main():
     ]
     bodies, velocities = (np.concatenate(parts) for parts in zip(*galaxies, strict=True))
     library = pl.load(exported) if has_gpu else pl.load(exported, device="cpu")
-    moving = moves(library, bodies, velocities, on_gpu=has_gpu)
+    steps = run_steps(library, bodies, velocities, on_gpu=has_gpu)
     pictures = {0: bodies}
     for step in range(1, STEPS + 1 if options.draw else 2):
-        moved = next(moving)
+        moved = next(steps)
         if step == 1:
-            np.testing.assert_allclose(moved, reference(bodies, velocities)[0], atol=1e-5)
-            where = "" if has_gpu else "Verified on the CPU: "
-            print(f"{where}A step of {len(bodies)} bodies matches NumPy")
+            np.testing.assert_allclose(moved, step_by_numpy(bodies, velocities)[0], atol=1e-5)
+            prefix = "" if has_gpu else "Verified on the CPU: "
+            print(f"{prefix}A step of {len(bodies)} bodies matches NumPy")
         if step in (STEPS // 2, STEPS):
             pictures[step] = moved
     if options.draw:

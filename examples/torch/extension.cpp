@@ -1,4 +1,5 @@
-// A PyTorch extension whose kernels are written in Python. A host compiler builds it; udfs.launch.h holds the kernels.
+// A PyTorch extension whose kernels are written in Python. udfs.launch.h contains the kernels, so that a host compiler
+// builds the extension.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
@@ -8,8 +9,8 @@ namespace {
 
 constexpr int64_t block = 256;
 
-void check(const at::Tensor& tensor) {
-  TORCH_CHECK(tensor.is_contiguous() && tensor.scalar_type() == at::kFloat, "a contiguous tensor of float32 is needed");
+void check_tensor(const at::Tensor& tensor) {
+  TORCH_CHECK(tensor.is_contiguous() && tensor.scalar_type() == at::kFloat, "the tensor is not contiguous float32; pass x.float().contiguous()");
 }
 
 // A tensor as an array of one dimension: an address and a length.
@@ -18,7 +19,7 @@ numba_ptxlink::array_view<float, 1, numba_ptxlink::layout_c> view(const at::Tens
 }
 
 at::Tensor softsign(const at::Tensor& x, int64_t stream) {
-  check(x);
+  check_tensor(x);
   at::Tensor y = at::empty_like(x);
   if (const int64_t count = x.numel()) {
     const int error = udfs_kernels::forward(reinterpret_cast<CUstream_st*>(stream), (count + block - 1) / block, block, 0,
@@ -29,9 +30,9 @@ at::Tensor softsign(const at::Tensor& x, int64_t stream) {
 }
 
 at::Tensor softsign_backward(const at::Tensor& x, const at::Tensor& dy, int64_t stream) {
-  check(x);
-  check(dy);
-  TORCH_CHECK(x.numel() == dy.numel(), "both need as many elements");
+  check_tensor(x);
+  check_tensor(dy);
+  TORCH_CHECK(x.numel() == dy.numel(), "x and dy have different numbers of elements; pass a gradient of the shape of x");
   at::Tensor dx = at::empty_like(x);
   if (const int64_t count = x.numel()) {
     const int error = udfs_kernels::backward(reinterpret_cast<CUstream_st*>(stream), (count + block - 1) / block, block, 0,

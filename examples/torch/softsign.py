@@ -1,8 +1,8 @@
 """
 A PyTorch extension in C++ whose kernels are Python functions, with a gradient.
 
-The kernels are exported as a header that launches them, so the extension needs a C++ compiler and no nvcc. It
-is built without a GPU too, also by a PyTorch that knows no CUDA.
+The kernels are exported as a header that launches them, so the extension needs a C++ compiler and no nvcc.
+Without a GPU, the extension is built but not run, also by a PyTorch without CUDA.
 """
 
 import argparse
@@ -18,15 +18,15 @@ HERE = Path(__file__).resolve().parent
 
 
 class Softsign(torch.autograd.Function):
-    """x / (1 + abs(x)), by the kernels of udfs.py."""
+    """The function x / (1 + abs(x)) with its gradient, by the kernels of udfs.py."""
 
     @staticmethod
-    def forward(ctx, x):  # noqa: D102 - PyTorch's
+    def forward(ctx, x):  # noqa: D102 - documented by PyTorch
         ctx.save_for_backward(x)
         return torch.ops.gallery.softsign(x, torch.cuda.current_stream().cuda_stream)
 
     @staticmethod
-    def backward(ctx, dy):  # noqa: D102 - PyTorch's
+    def backward(ctx, dy):  # noqa: D102 - documented by PyTorch
         (x,) = ctx.saved_tensors
         return torch.ops.gallery.softsign_backward(
             x, dy.contiguous(), torch.cuda.current_stream().cuda_stream
@@ -60,10 +60,10 @@ def main():
             print("Not run: PyTorch finds no GPU")
             return
         x = torch.linspace(-4, 4, 100_001, device="cuda", requires_grad=True)
-        (ours,) = torch.autograd.grad(Softsign.apply(x).square().sum(), x)
-        (theirs,) = torch.autograd.grad(torch.nn.functional.softsign(x).square().sum(), x)
+        (gradient,) = torch.autograd.grad(Softsign.apply(x).square().sum(), x)
+        (expected,) = torch.autograd.grad(torch.nn.functional.softsign(x).square().sum(), x)
         torch.testing.assert_close(Softsign.apply(x), torch.nn.functional.softsign(x))
-        torch.testing.assert_close(ours, theirs)
+        torch.testing.assert_close(gradient, expected)
         print(f"{len(x)} values and gradients are PyTorch's")
 
 

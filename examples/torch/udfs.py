@@ -25,7 +25,7 @@ def forward(x, y):
 
 @kernel("void(float32[::1], float32[::1], float32[::1])")
 def backward(x, dy, dx):
-    """Write the gradient by x to dx, from that by y in dy."""
+    """Write the gradient with respect to x to *dx*, from the gradient with respect to y in *dy*."""
     i = cuda.grid(1)
     if i < x.size:
         dx[i] = dy[i] * slope(x[i])

@@ -1,4 +1,4 @@
-// The kernel that a C++ author writes. It knows the Python function by its generated header alone.
+// A kernel in CUDA C++ that calls a Python function, which the generated header declares.
 #include "user_transform.h"
 
 extern "C" __global__ void apply_transform(const float* in, float* out, int n)

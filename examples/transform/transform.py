@@ -1,8 +1,8 @@
 """
 A CUDA C++ kernel that calls a Python function.
 
-Exports the Python function, links it into the kernel as PTX and as LTO-IR, runs both on the CPU and compares
-them with NumPy; where there is a GPU, there as well.
+The program exports the function, links it into the kernel as PTX and as LTO-IR, runs each linked kernel on
+the CPU, and on a GPU if there is one, and compares the results with NumPy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
     parser.add_argument("--elements", type=int, default=1 << 20, help="length of the arrays")
     parser.add_argument("--device", type=int, default=0, help="number of the GPU")
-    parser.add_argument("--arch", default="sm_90", help="what to compile for where there is no GPU")
+    parser.add_argument("--arch", default="sm_90", help="the architecture to compile for without a GPU")
     parser.add_argument("--out-dir", type=Path, help="keep the exported files here")
     arguments = parser.parse_args()
     if arguments.elements < 1:
@@ -61,34 +61,34 @@ def main() -> int:
         )
         verified &= run_on_cpu(result, arguments.elements, title)
         if device:
-            verified &= run(device, result, arguments.elements, title)
+            verified &= run_on_gpu(device, result, arguments.elements, title)
     return 0 if verified else 1
 
 
 def find_device(number: int):
-    """Return the `cuda.core` device and "", or None and why there is none."""
+    """Return the device of `cuda.core` and ""; without a device, None and the reason."""
     from cuda.core import Device
 
     try:
         device = Device(number)
         device.set_current()
-    except Exception as error:  # what a missing driver raises depends on the version
+    except Exception as error:  # The exception for a missing driver depends on the version.
         return None, str(error).splitlines()[0] if str(error) else type(error).__name__
     return device, ""
 
 
 def run_on_cpu(linked: pl.Linked, elements: int, title: str) -> bool:
-    """Launch `apply_transform` on the CPU, compare with NumPy, and say how it went."""
+    """Launch `apply_transform` on the CPU; return whether the result matches NumPy, and print that."""
     source = np.random.default_rng(0).random(elements, dtype=np.float32)
-    # Filled with NaN, so that an element the kernel misses cannot pass.
+    # NaN shows elements that the kernel does not write.
     target = np.full_like(source, np.nan)
     kernel = linked.kernel("apply_transform", device="cpu")
     kernel[(elements + BLOCK - 1) // BLOCK, BLOCK](source, target, np.int32(elements))
-    return matches(source, target, f"{title}, on the CPU")
+    return report_match(source, target, f"{title}, on the CPU")
 
 
-def run(device, linked: pl.Linked, elements: int, title: str) -> bool:
-    """Launch `apply_transform` on the GPU, compare with NumPy, and say how it went."""
+def run_on_gpu(device, linked: pl.Linked, elements: int, title: str) -> bool:
+    """Launch `apply_transform` on the GPU; return whether the result matches NumPy, and print that."""
     from cuda.core import LaunchConfig, launch
     from numba import cuda
 
@@ -102,16 +102,16 @@ def run(device, linked: pl.Linked, elements: int, title: str) -> bool:
     pointers = (array.__cuda_array_interface__["data"][0] for array in (source, target))
     launch(stream, config, kernel, *pointers, np.int32(elements))
     stream.sync()
-    return matches(values, target.copy_to_host(), title)
+    return report_match(values, target.copy_to_host(), title)
 
 
-def matches(values: np.ndarray, actual: np.ndarray, title: str) -> bool:
-    """Compare what the kernel made of *values* with NumPy, and say how it went."""
+def report_match(values: np.ndarray, actual: np.ndarray, title: str) -> bool:
+    """Return whether *actual*, which the kernel computed from *values*, matches NumPy, and print that."""
     index = np.arange(values.size)
     expected = np.where(index % 2, values * np.exp(-0.001 * index), values + 1.0).astype(np.float32)
-    equal = bool(np.allclose(actual, expected, rtol=1e-6))
-    print(f"{title}: {values.size} elements {'match' if equal else 'DO NOT MATCH'} NumPy")
-    return equal
+    is_equal = bool(np.allclose(actual, expected, rtol=1e-6))
+    print(f"{title}: {values.size} elements {'match' if is_equal else 'DO NOT MATCH'} NumPy")
+    return is_equal
 
 
 if __name__ == "__main__":

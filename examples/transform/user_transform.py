@@ -7,7 +7,7 @@ from numba_ptxlink import udf
 
 @udf("float32(float32, int32)")
 def user_transform(value, index):
-    """Damp *value* by its distance from the start."""
+    """Damp every second value; add one to the others."""
     if index % 2:
         return value * math.exp(-0.001 * index)
     return value + 1.0

@@ -1,8 +1,8 @@
 """
 A Triton kernel calls a function that Numba compiles, with the calls inlined: `python damped.py --arch sm_90`.
 
-Triton hands out the stages of its compiler, and the last one, from PTX to machine code, is replaced by a
-link. Needs no GPU: the kernel runs on the CPU; with one, and with PyTorch, there as well.
+A hook of Triton replaces the last stage of its compiler, from PTX to machine code, by a link. The kernel runs
+on the CPU and, with a GPU and PyTorch, on the GPU.
 """
 
 import argparse
@@ -38,13 +38,14 @@ def damp_all(x, y, n, BLOCK: tl.constexpr):
 
 
 def with_functions(*functions, inline="all", keep=None):
-    """Return a hook for Triton that links *functions* with each kernel; *keep* gets the PTX and the link."""
+    """Return a hook for Triton that links *functions* with each kernel; then calls *keep*, if passed."""
     ptx_of_functions = pl.export(functions, name="functions", emit=["ptx"]).read("ptx")
-    # Triton's cache outlives edits of the functions, and their PTX tells what they were.
+    # Triton caches kernels on disk: with the PTX in the key, an edit of a function compiles them again.
     key = hashlib.sha256(ptx_of_functions).hexdigest()
 
     def hook(compiler=None, stages=None, options=None, language=None, capability=None):
-        if compiler is None:  # Triton asks what its cache shall tell apart
+        # Without a compiler, Triton asks for the parts of its cache key.
+        if compiler is None:
             return key, inline
 
         def link(ptx, metadata):
@@ -63,7 +64,7 @@ def with_functions(*functions, inline="all", keep=None):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arch", type=pl.Arch.of, default=pl.Arch.of("sm_90"))
-    parser.add_argument("--out-dir", type=Path, help="where to keep the PTX before and after")
+    parser.add_argument("--out-dir", type=Path, help="the folder for the PTX before and after the link")
     options = parser.parse_args()
 
     links = []
@@ -81,14 +82,14 @@ def main():
     source = ASTSource(fn=damp_all, signature=signature, constexprs={"BLOCK": 256})
     kernel = triton.compile(source, target=GPUTarget("cuda", options.arch.number, 32))
     print(f"{kernel.name}: {len(kernel.asm['cubin'])} bytes of machine code for {options.arch.sm}")
-    # Triton's cache answers without a link.
+    # If Triton's cache has the kernel, there was no link.
     for linked in links:
-        on_cpu(kernel, linked)
-    run()
+        run_on_cpu(kernel, linked)
+    run_on_gpu()
 
 
-def on_cpu(kernel, linked):
-    """Run the kernel that was linked on the CPU, and compare with NumPy."""
+def run_on_cpu(kernel, linked):
+    """Run the linked *kernel* on the CPU, and compare with NumPy."""
     x = np.linspace(-4, 4, 1000, dtype=np.float32)
     y = np.zeros_like(x)
     # Triton's kernels have two more parameters, for memory that this one does not use.
@@ -98,7 +99,7 @@ def on_cpu(kernel, linked):
     print(f"Verified on the CPU: {len(x)} elements match NumPy")
 
 
-def run():
+def run_on_gpu():
     try:
         import torch
 
