@@ -156,7 +156,7 @@ def last_release_emitting(isa: PtxVersion) -> tuple[int, int] | None:
 
 def isa_introducing(target: str) -> PtxVersion | None:
     """Return the PTX version that introduced *target*, such as "sm_90a"; None for an unknown target."""
-    number = target.removeprefix("sm_").rstrip("af")
-    if number.isdigit() and int(number) <= 80:
+    compute_capability = target.removeprefix("sm_").rstrip("af")
+    if compute_capability.isdigit() and int(compute_capability) <= 80:
         return OLDEST_ISA
     return next((PtxVersion(*isa) for isa, targets in _TARGETS.items() if target in targets.split()), None)

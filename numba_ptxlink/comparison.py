@@ -150,19 +150,19 @@ def compare_functions(
     comparison = Comparison({}, [], left_out, seed)
     for udf, name in zip(udfs, loaded, strict=True):
         types, result = signatures.arguments(udf, compiler)
-        compiled = loaded[name]
+        compiled_function = loaded[name]
         if any(_holds_dates(compiler, ty) for ty in types):
             left_out[name] = "dates are integers in C, which have no NaT"
             continue
-        if compiled.types[compiled.result].kind == "pointer":
+        if compiled_function.types[compiled_function.result].kind == "pointer":
             left_out[name] = "it returns an address"
             continue
-        tally = Tally(udf.function, compiled, converts=result is not None)
+        tally = Tally(udf.function, compiled_function, converts=result is not None)
         try:
             tally.call_all(calls or tally.draw_arguments(seed))
         except PtxlinkError as error:
             tally.skip(error)
-        declaration = compiled.declaration
+        declaration = compiled_function.declaration
         comparison.differences.extend(Difference(declaration, *row) for row in tally.differences)
         if tally.count:
             comparison.calls[declaration] = tally.count

@@ -125,12 +125,13 @@ def driver_can_load_ptx(ptx: str | bytes) -> bool:
         ptx: A PTX module.
     """
     text = ptx.decode(errors="replace") if isinstance(ptx, bytes) else ptx
-    declared, supported = read_header(text).version, driver.version()
-    if declared is None or supported is None:
+    declared_isa = read_header(text).version
+    driver_release = driver.version()
+    if declared_isa is None or driver_release is None:
         return False
-    newest = newest_isa(supported)
+    newest = newest_isa(driver_release)
     # A driver newer than this package's table reads every ISA version in the table.
-    return newest is None or declared <= newest
+    return newest is None or declared_isa <= newest
 
 
 def diagnose() -> Diagnosis:

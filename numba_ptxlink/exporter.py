@@ -183,8 +183,8 @@ def export(
 
 def _warn_of_left_out(exported: Export) -> None:
     """Warn of missing kinds: in this process, since an imported file may turn off logging in the child."""
-    for missing in exported.left_out:
-        log.warning("Left out of %s: %s (%s)", exported.header.stem, missing.kind, missing)
+    for left_out in exported.left_out:
+        log.warning("Left out of %s: %s (%s)", exported.header.stem, left_out.kind, left_out)
 
 
 def _warn_of_older_nvcc(exported: Export) -> None:

@@ -140,8 +140,8 @@ def inspect(source: Any, *, arch: ArchLike | None = None, sass: bool = True) -> 
 def _inspect_code(source: Input, arch: Arch | None, *, sass: bool) -> Inspection:
     """Inspect PTX, a cubin or LTO-IR."""
     inspection, cubin = _READERS[source.kind](source, arch)
-    text, note = disassemble(cubin) if sass and cubin else ("", "")
-    return replace(inspection, sass=text, notes=(*inspection.notes, *filter(None, [note])))
+    sass_text, note = disassemble(cubin) if sass and cubin else ("", "")
+    return replace(inspection, sass=sass_text, notes=(*inspection.notes, *filter(None, [note])))
 
 
 def _inspect_ptx(source: Input, arch: Arch | None) -> tuple[Inspection, bytes]:

@@ -183,13 +183,13 @@ def link(
     uses_lto = _uses_lto(files, len(python_sources), requested=lto, target_release=target_release)
     options = options._replace(lto=uses_lto)
     option_warnings = check_compile_options(files, options, compiles_source=bool(python_sources))
-    compiled, nvrtc_log, lowered_names = _compile(
+    compiled_inputs, nvrtc_log, lowered_names = _compile(
         files, python_sources, gpu, options, source_options, front_end=front_end
     )
     target = (
         Target(gpu, target_release.release, target_release.lower_version) if target_release else Target(gpu)
     )
-    linked = run.link(compiled, target, options)
+    linked = run.link(compiled_inputs, target, options)
     log = "\n".join(filter(None, (nvrtc_log, linked.log, *option_warnings)))
     return replace(linked, log=log, lowered_names=lowered_names)
 

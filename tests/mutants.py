@@ -334,8 +334,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_export/jobs.py",
-            "_environment_digest(loaded, functions) != environment_digest or not requested",
-            "not requested",
+            "_environment_digest(loaded, functions) != environment_digest",
+            "False",
             "export/test_jobs.py",
         ),
         (

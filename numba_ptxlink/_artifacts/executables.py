@@ -151,11 +151,11 @@ def _link_runtime(stem: str, arch: Arch, ptx: bytes, options: Options) -> tuple[
             f"found; {backends.RUNTIME_CURE}."
         )
     try:
-        linked = link([Input(PTX, f"{stem}.ptx", ptx), library], Target(arch), options)
+        link_result = link([Input(PTX, f"{stem}.ptx", ptx), library], Target(arch), options)
     except LinkError as error:
         raise convert_error(error, ExportError) from error
-    tool = next(candidate for candidate in backends.TOOLS if candidate.name == linked.backend)
-    return linked.cubin, tool.title(tool.release())
+    tool = next(candidate for candidate in backends.TOOLS if candidate.name == link_result.backend)
+    return link_result.cubin, tool.title(tool.release())
 
 
 def cooperative_kernels(ptx: str, kernels: Collection[str]) -> frozenset[str]:

@@ -248,12 +248,15 @@ class TargetRelease:
                 instruction.
         """
         module = parse(ptx.decode(errors="surrogateescape"))
-        declared = module.header.version or OLDEST_ISA
+        declared_version = module.header.version or OLDEST_ISA
         # Without the suffix "a" or "f", which the list lacks.
         if Arch(*arch.cc) not in assembler.supported_archs():
-            if declared > self.isa:
-                reason = f"is PTX {declared}: nvPTXCompiler, which does not know {arch.sm}, cannot lower it"
-                raise self._too_new_error(declared, reason, arch, "or for another architecture")
+            if declared_version > self.isa:
+                reason = (
+                    f"is PTX {declared_version}: nvPTXCompiler, which does not know {arch.sm}, cannot lower "
+                    "it"
+                )
+                raise self._too_new_error(declared_version, reason, arch, "or for another architecture")
             return ptx
         try:
             return self._lower_to_minimum(module, arch)
@@ -263,19 +266,21 @@ class TargetRelease:
 
     def _lower_to_minimum(self, module: Module, arch: Arch) -> bytes:
         """Return *module* with the lowest version; raise an error if that is newer than the release reads."""
-        declared = module.header.version or OLDEST_ISA
+        declared_version = module.header.version or OLDEST_ISA
         # Begin with the version that introduced the architecture. If the compiler refuses it, try the version
         # that its message requires.
-        needed, cause = isa_introducing(arch.sm) or declared, f".target {arch.sm}"
-        while needed <= self.isa:
-            version = min(needed, declared)
+        needed_version, cause = isa_introducing(arch.sm) or declared_version, f".target {arch.sm}"
+        while needed_version <= self.isa:
+            version = min(needed_version, declared_version)
             text = _with_version(module, version)
-            requirement = _requirement(text, arch, declared if version < declared else None)
+            requirement = _requirement(text, arch, declared_version if version < declared_version else None)
             if requirement is None:
                 return text.encode(errors="surrogateescape")
-            needed, cause = requirement
+            needed_version, cause = requirement
         cure = "for another architecture, or without the code that needs it"
-        raise self._too_new_error(needed, f"has {cause}, which is new in PTX {needed}", arch, cure)
+        raise self._too_new_error(
+            needed_version, f"has {cause}, which is new in PTX {needed_version}", arch, cure
+        )
 
     def impossible_kinds(self, kinds: Collection[str], archs: Collection[Arch]) -> list[LeftOut]:
         """

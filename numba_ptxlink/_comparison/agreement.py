@@ -50,21 +50,21 @@ class Rules(NamedTuple):
 def rules_of(types: Types, names: Iterable[str], *, converts: bool) -> Rules:
     """Return the rules for a function with parameters and a result of the C types *names*."""
     rules = Rules(converts=converts)
-    pending = [*names]
-    seen = set()
-    while pending:
-        name = pending.pop()
-        if name in seen:
+    pending_names = [*names]
+    visited_names = set()
+    while pending_names:
+        name = pending_names.pop()
+        if name in visited_names:
             continue
-        seen.add(name)
+        visited_names.add(name)
         entry = types[name]
         if entry.kind == "bfloat16":
             rules = rules.with_float(_BFLOAT16_EPSILON, _BFLOAT16_TINY)
         elif entry.kind in {"float", "float16"}:
             rules = _with_dtype(rules, np.dtype(f"f{entry.size}"))
         # The types that this type consists of or points to.
-        pending += filter(None, (entry.element, entry.target))
-        pending += (field.type for field in arrays.fields(types, name))
+        pending_names += filter(None, (entry.element, entry.target))
+        pending_names += (field.type for field in arrays.fields(types, name))
     return rules
 
 
@@ -109,11 +109,11 @@ def agrees(types: Types, name: str, expected: Any, actual: Any, rules: Rules) ->
 
 def _is_same_integer(entry: TypeDescription, expected: Any, actual: int, rules: Rules) -> bool:
     """Return whether integers are equal after Python's has wrapped around."""
-    number = bool(expected) if entry.kind == "bool" else int(expected)
+    whole_number = bool(expected) if entry.kind == "bool" else int(expected)
     if rules.converts:
-        return (number - actual) % (1 << 8 * entry.size) == 0
+        return (whole_number - actual) % (1 << 8 * entry.size) == 0
     # The compiler inferred the type: a float with a fraction is not equal to any integer.
-    return number == expected and (number - actual) % (1 << 64) == 0
+    return whole_number == expected and (whole_number - actual) % (1 << 64) == 0
 
 
 def _are_close(expected: Any, actual: Any, rules: Rules) -> bool:

@@ -50,7 +50,8 @@ def draw_arguments(types: Types, names: Sequence[str], seed: Sequence[int]) -> l
             element = results.dtype(types, entry.element or entry.target)
             if not element.itemsize:
                 raise ExportError("a void* has no type of which to draw values")
-            array_type = np.dtype((element, (_ARRAY_LENGTH,) * (entry.ndim if entry.kind == "view" else 1)))
+            dimensions = entry.ndim if entry.kind == "view" else 1
+            array_type = np.dtype((element, (_ARRAY_LENGTH,) * dimensions))
             order: Any = "F" if entry.layout == "f" else "C"
             # NumPy returns an array without dimensions as a number: convert it back to an array.
             columns.append([np.array(array, order=order) for array in _draw(rng, array_type, _CALL_COUNT)])

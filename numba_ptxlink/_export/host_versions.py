@@ -61,14 +61,15 @@ def host_versions(stem: str, declarations: Sequence[CFunction], ptx: str) -> Hos
         reasons = "".join(f"\n  {name}: {reason}" for name, reason in source.reasons.items())
         raise ExportError(f"No function of {stem} has a host version; leave {HOST} out of emit.{reasons}")
     macro = header.host_macro(stem)
-    declared = [
+    declarations_with_macro = [
         replace(function, host_macro=macro) if function.signature.name in source.names else function
         for function in declarations
     ]
-    lines = host_file.render(stem, declared, source.text, source.names).split("\n")
-    # Behind functions whose statements have lines of Python, the lines of the file itself continue.
+    lines = host_file.render(stem, declarations_with_macro, source.text, source.names).split("\n")
+    # The statements of a function have lines of Python. After the function, a directive sets the line of this
+    # file again: a directive in line n states the number of the next line.
     text = "\n".join(
         f'#line {number + 1} "{stem}.host.cpp"' if line == cxx.OWN_LINE else line
-        for number, line in enumerate(lines, 1)
+        for number, line in enumerate(lines, start=1)
     )
-    return HostVersions(declared, text.encode(), source.reasons)
+    return HostVersions(declarations_with_macro, text.encode(), source.reasons)

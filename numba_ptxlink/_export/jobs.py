@@ -180,21 +180,25 @@ def _compile(
         ExportError: The digest of this environment is not *environment_digest*, so that code could differ.
     """
     loaded, functions = functions_of(source, front_end)
-    by_name = {function.symbol: function for function in functions}
-    requested = {name for _, names in share for name in names}
-    if _environment_digest(loaded, functions) != environment_digest or not requested <= by_name.keys():
+    functions_by_name = {function.symbol: function for function in functions}
+    requested_names = {name for _, names in share for name in names}
+    if (
+        _environment_digest(loaded, functions) != environment_digest
+        or not requested_names <= functions_by_name.keys()
+    ):
         raise ExportError(
             "the worker has other files or compiler versions than this process; install the same on all "
             "workers"
         )
-    compiled = {}
+    compiled_groups = {}
     progress.step(expected=sum(len(names) for _, names in share))
     for arch, names in share:
         try:
-            compiled[arch, names] = compile_group([by_name[name] for name in names], arch, options)
+            members = [functions_by_name[name] for name in names]
+            compiled_groups[arch, names] = compile_group(members, arch, options)
         except PtxlinkError as error:
             log.info("%s of %s is not compiled by a worker: %s", names[0], arch.sm, error)
-    return compiled
+    return compiled_groups
 
 
 def functions_of(source: Any, front_end: str | None) -> tuple[Loaded, tuple[ResolvedFunction, ...]]:
@@ -227,10 +231,12 @@ def _likely_front_end(source: Source) -> str:
     Returns "" if none is installed.
     """
     path = source.name.replace(".", "/") + ".py" if source.is_module else source.name
-    text = Path(path).read_text(errors="replace") if Path(path).is_file() else ""
-    installed = choice.installed_front_ends()
-    mentioned = (front_end.name for front_end in installed if re.search(rf"\b{front_end.module}\b", text))
-    return next(mentioned, installed[0].name if installed else "")
+    source_text = Path(path).read_text(errors="replace") if Path(path).is_file() else ""
+    front_ends = choice.installed_front_ends()
+    for front_end in front_ends:
+        if re.search(rf"\b{front_end.module}\b", source_text):
+            return front_end.name
+    return front_ends[0].name if front_ends else ""
 
 
 def _prepare(name: str) -> None:

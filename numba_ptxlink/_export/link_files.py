@@ -132,12 +132,12 @@ def compile_files(
     defined_symbols: set[str] = set()
     sources = []
     for (head, name, folders), shims_by_symbol in shims_by_source.items():
-        text = "\n".join([head, *(shims_by_symbol[symbol] for symbol in sorted(shims_by_symbol))])
-        sources.append((text, name, folders))
+        source = "\n".join([head, *(shims_by_symbol[symbol] for symbol in sorted(shims_by_symbol))])
+        sources.append((source, name, folders))
         defined_symbols |= shims_by_symbol.keys()
         if not shims_by_symbol:
             # Compile a file of the user to PTX, too, to see its symbols.
-            ptx = compile_source(text, name, arch, folders, output=PTX)
+            ptx = compile_source(source, name, arch, folders, output=PTX)
             file_symbols += symbols(Input(PTX, name, ptx, compiled=True))
     defined_symbols |= {symbol.name for symbol in file_symbols if symbol.is_strong}
     calls = [
@@ -333,9 +333,9 @@ def merge_ptx(
     # Drop the kernels of link files.
     kernel_flags = [f"-kernels-used={name}" for name in (_KEEPER, *kernels)]
     flags = ["-lto", "-ptx", *kernel_flags, *options.to_flags(LTO)]
-    text = _link(ltoir, [*linked_files, (_KEEPER, keeper_ltoir)], flags, arch, PTX).decode()
+    ptx = _link(ltoir, [*linked_files, (_KEEPER, keeper_ltoir)], flags, arch, PTX).decode()
     # nvJitLink returns text that ends with a null byte.
-    module = parse(text.rstrip("\0").strip() + "\n")
+    module = parse(ptx.rstrip("\0").strip() + "\n")
     (keeper,) = (function for function in module.functions if function.name == _KEEPER)
     module = parse(module.replace({Span(keeper.start, keeper.end): ""}))
     linkages = {function.name: "visible" for function in module.functions if function.name in names}

@@ -303,12 +303,14 @@ def _mark(
 ) -> Callable[[Any], T]:
     """Return the decorator that makes a function an object of *cls*, which is `Udf` or `Kernel`."""
     decorator = cls.__name__.lower()
-    unknown = [option for option in options if option not in MarkOptions.__annotations__]
-    if unknown:
-        known = [*MarkOptions.__annotations__]
+    unknown_options = [option for option in options if option not in MarkOptions.__annotations__]
+    if unknown_options:
+        known_options = [*MarkOptions.__annotations__]
         if cls.is_kernel:
-            known.append("launch_bounds")
-        raise AbiError(f"{decorator}() has no option {', '.join(unknown)}; it has {', '.join(known)}.")
+            known_options.append("launch_bounds")
+        raise AbiError(
+            f"{decorator}() has no option {', '.join(unknown_options)}; it has {', '.join(known_options)}."
+        )
     if signature is None or (callable(signature) and not hasattr(signature, "return_type")):
         example = "void(float32[::1])" if cls.is_kernel else "float32(float32)"
         raise ExportError(f'{decorator}() needs a signature: write @{decorator}("{example}").')

@@ -135,19 +135,19 @@ def build_in_memory(groups: Sequence[Group], request: Request, files: Iterable[P
     manifest = _manifest(
         groups[0], codes, request, artifacts, header_text=header_text, externs=externs, host=host
     )
-    names = {key: file_name(stem, key) for key in artifacts.files}
+    file_names = {key: file_name(stem, key) for key in artifacts.files}
     structs = signatures.structs_of(groups[0].signatures).values()
     # A file that includes the headers of the structs that C++ defines: these headers are sources, too.
     include_lines = "".join(f"#include {name}\n" for name in existing.includes(structs))
     return Export(
         header=Path(f"{stem}.h"),
         manifest=Path(f"{stem}.json"),
-        artifacts={key: Path(name) for key, name in names.items()},
+        artifacts={key: Path(name) for key, name in file_names.items()},
         signatures=groups[0].signatures,
         contents={
             f"{stem}.h": header_text.encode(),
             **_package_headers(header_text),
-            **{names[key]: content for key, content in artifacts.files.items()},
+            **{file_names[key]: content for key, content in artifacts.files.items()},
             f"{stem}.json": json.dumps(manifest, indent=2).encode() + b"\n",
         },
         host_compiler=artifacts.compilers.get("object", ""),
@@ -196,7 +196,7 @@ def _manifest(
         "header": _file_entry(f"{request.stem}.h", header_text.encode()),
         "archs": [arch.sm for arch in request.archs],
         "functions": [_function_entry(function, artifacts, host) for function in group.functions],
-        "types": signatures.describe(ctype for function in group.signatures for ctype in function.types),
+        "types": signatures.describe(ctype for signature in group.signatures for ctype in signature.types),
         "externs": [
             {
                 "name": prototype.name,
@@ -288,7 +288,7 @@ def write(export: Export, out_dir: str | Path | None, depfile: str | Path | None
     if depfile is not None:
         files[str(Path(depfile).absolute())] = outputs.depfile(manifest, sorted(export.sources))
     # The manifest is written last: until then, the previous manifest does not match the new files.
-    files |= [manifest_file]
+    files.update([manifest_file])
     _check_sources_kept(out, files, export.sources)
     try:
         for name in files:
@@ -316,10 +316,10 @@ def write(export: Export, out_dir: str | Path | None, depfile: str | Path | None
 def _obsolete_files(out: Path, files: Mapping[str, bytes], manifest: Path) -> list[Path]:
     """Return files of the previous export, which *manifest* lists, that are unchanged and not in *files*."""
     previous = manifests.read(manifest)
-    written = {out / name: digest for name, digest in previous.digests.items()} if previous else {}
+    previous_digests = {out / name: digest for name, digest in previous.digests.items()} if previous else {}
     return [
         path
-        for path, digest in written.items()
+        for path, digest in previous_digests.items()
         if path.name not in files and path.is_file() and manifests.digest(path.read_bytes()) == digest
     ]
 
