@@ -58,22 +58,24 @@ def test_contenders_take_turns(benchmarks, tmp_path):
         protocol.Contender(name, ("-S", "-c", PROGRAM), environ={"TURNS": str(turns), "NAME": name})
         for name in "abc"
     ]
-    kept = {}
+    kept_samples = {}
     measure = protocol.Measure("part", "name", tuple(contenders))
-    failed = protocol.run([measure], 2, end=math.inf, warm=True, keep=lambda _, samples: kept.update(samples))
+    failed = protocol.run(
+        [measure], 2, end=math.inf, warm=True, keep=lambda _, samples: kept_samples.update(samples)
+    )
     assert {} == failed
     assert "cba" + "abc" + "cba" == turns.read_text()
-    assert [*"abc"] == sorted(kept)
+    assert [*"abc"] == sorted(kept_samples)
 
 
 def test_caches_are_in_the_state_that_was_asked_for(benchmarks):
     """Empty caches are emptied before each process; full ones are those of a process that did not count."""
     protocol = benchmarks("protocol")
     contenders = [protocol.Contender(state, ("-S", "-c", PROGRAM), state) for state in ("empty", "full")]
-    kept = {}
+    kept_samples = {}
     measure = protocol.Measure("part", "name", tuple(contenders))
-    protocol.run([measure], 2, end=math.inf, warm=False, keep=lambda _, samples: kept.update(samples))
-    times = {name: figures["found"]["wall"] for name, figures in kept.items()}
+    protocol.run([measure], 2, end=math.inf, warm=False, keep=lambda _, samples: kept_samples.update(samples))
+    times = {name: figures["found"]["wall"] for name, figures in kept_samples.items()}
     assert {"empty": [0.0, 0.0], "full": [1.0, 1.0]} == times
 
 
@@ -85,12 +87,12 @@ def test_a_process_that_fails_has_no_figures(benchmarks):
         protocol.Measure("part", name, (protocol.Contender(name, ("-S", "-c", program)),))
         for name, program in programs.items()
     ]
-    kept = []
+    kept_names = []
     failed = protocol.run(
-        measures, 1, end=math.inf, warm=False, keep=lambda measure, _: kept.append(measure.name)
+        measures, 1, end=math.inf, warm=False, keep=lambda measure, _: kept_names.append(measure.name)
     )
     assert {"part: bad": "bad ended with 1: no such tool"} == failed
-    assert ["good"] == kept
+    assert ["good"] == kept_names
 
 
 @pytest.mark.parametrize(

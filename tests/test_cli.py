@@ -47,9 +47,9 @@ def test_what_a_module_prints_goes_to_stderr(tmp_path, capfd):
     )
     source.write_text(loud + MODULE.read_text())
     assert cli.main(["export", str(source), "-o", str(tmp_path / "out"), "--emit", "ptx", "--json"]) == 0
-    shown = capfd.readouterr()
-    assert json.loads(shown.out)["functions"]
-    assert all(word in shown.err for word in ("hello\n", "direct", "beside\n"))
+    output = capfd.readouterr()
+    assert json.loads(output.out)["functions"]
+    assert all(word in output.err for word in ("hello\n", "direct", "beside\n"))
 
 
 def test_link_takes_sources_defines_and_include_dirs(tmp_path):
@@ -71,8 +71,8 @@ def test_help_has_examples(capsys, command):
     """The examples of --help are commands that the parser takes."""
     with pytest.raises(SystemExit):
         cli.main([command, "--help"])
-    _, _, shown = capsys.readouterr().out.partition("examples:\n")
-    examples = [line.split()[1:] for line in shown.splitlines()]
+    _, _, text = capsys.readouterr().out.partition("examples:\n")
+    examples = [line.split()[1:] for line in text.splitlines()]
     assert examples
     for example in examples:
         assert example[0] == command

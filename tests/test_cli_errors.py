@@ -42,7 +42,7 @@ def state(folder: Path) -> dict[str, bytes | None]:
     return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
-def shown(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+def error_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     """Run the command, which fails, and return its one line."""
     assert cli.main(arguments) == 1
     captured = capsys.readouterr()
@@ -86,7 +86,7 @@ WRONG_PATHS = {
 def test_wrong_paths(folder, capsys, command):
     """A path of a wrong kind is reported in one line, and nothing is written."""
     before = state(folder)
-    assert WRONG_PATHS[command] in shown(command.split(), capsys)
+    assert WRONG_PATHS[command] in error_line(command.split(), capsys)
     assert before == state(folder)
 
 
@@ -149,14 +149,14 @@ def test_a_folder_that_cannot_be_written(folder, capsys, monkeypatch, arguments)
     """A folder without space is reported in one line, and no file remains."""
     before = state(folder)
     deny(monkeypatch, OSError(errno.ENOSPC, "No space left on device"))
-    assert "could not be written: No space left on device" in shown(arguments, capsys)
+    assert "could not be written: No space left on device" in error_line(arguments, capsys)
     assert before == state(folder)
 
 
 def test_a_file_that_cannot_be_read(folder, capsys, monkeypatch):
     """A file without permission is reported in one line."""
     deny(monkeypatch, PermissionError(errno.EACCES, "Permission denied"), reading=True)
-    message = shown([*EXPORT, str(folder / "out")], capsys)
+    message = error_line([*EXPORT, str(folder / "out")], capsys)
     assert "udfs.py could not be read: Permission denied; check the path." in message
 
 

@@ -435,9 +435,9 @@ def test_calls_that_python_cannot_make_are_skipped(tmp_path, capsys):
 
 def of_row(expression, assignments, front_end):
     """Return the function and the arguments of a row of the page."""
-    spelled = [argument.split() for argument in assignments.split(", ")]
-    values = [np.array([value], ty)[0].item() for _, _, ty, value in spelled]
-    return function(0, (" ".join(ty for _, _, ty, _ in spelled), expression), front_end), values
+    words = [argument.split() for argument in assignments.split(", ")]
+    values = [np.array([value], ty)[0].item() for _, _, ty, value in words]
+    return function(0, (" ".join(ty for _, _, ty, _ in words), expression), front_end), values
 
 
 @pytest.mark.slow
@@ -445,22 +445,22 @@ def of_row(expression, assignments, front_end):
 @pytest.mark.parametrize("front_end", front_ends.NAMES)
 def test_the_table_of_the_page_is_found(front_end):
     """The rows of the table on compilers that differ from Python, and no others, are differences."""
-    _, _, rest = PAGE.read_text().partition("<!-- values -->\n")
-    lines = rest.partition("<!-- /values -->")[0].splitlines()[2:]
+    _, _, table = PAGE.read_text().partition("<!-- values -->\n")
+    lines = table.partition("<!-- /values -->")[0].splitlines()[2:]
     for expression, assignments, expected, *actual in (
         [cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines
     ):
         udf, values = of_row(expression, assignments, front_end)
-        shown = actual[front_ends.NAMES.index(front_end)].rpartition(" (")[0]
-        assert is_different(shown, expected) == bool(pl.compare(udf, *values)), (expression, assignments)
+        result = actual[front_ends.NAMES.index(front_end)].rpartition(" (")[0]
+        assert is_different(result, expected) == bool(pl.compare(udf, *values)), (expression, assignments)
 
 
-def is_different(shown, expected):
+def is_different(actual, expected):
     """Return whether two values of the page differ as C sees them: 2.0 is 2, and integers wrap around."""
     try:
-        return bool((int(shown) - int(expected)) % 2**64)
+        return bool((int(actual) - int(expected)) % 2**64)
     except ValueError:
-        return shown not in {expected, f"{expected}.0"}
+        return actual not in {expected, f"{expected}.0"}
 
 
 @pytest.mark.slow

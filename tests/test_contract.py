@@ -26,8 +26,8 @@ FRONT_ENDS = [front_end.name for front_end in registry.front_ends()]
 def digests_file(name: str) -> Path:
     """Return the file with the digests of the used sources of a front end, by release."""
     package = f"_{name.replace('-', '_')}"
-    there = Path(pl.__file__).parent / package / "sources.json"
-    return there if there.exists() else HERE / package[1:] / "sources.json"
+    installed = Path(pl.__file__).parent / package / "sources.json"
+    return installed if installed.exists() else HERE / package[1:] / "sources.json"
 
 
 def target_names(name: str) -> list[str]:
@@ -43,16 +43,16 @@ def current_digests(name: str) -> dict[str, str]:
     return {target: sources.digest(target, site) for target in target_names(name)}
 
 
-def moved(name: str, known: dict[str, dict[str, str]], version: str, now: dict[str, str]) -> list[str]:
+def moved(name: str, known: dict[str, dict[str, str]], version: str, current: dict[str, str]) -> list[str]:
     """Return the targets with other digests than in *version*, or else in the newest known release."""
     newest = max(known, key=lambda release: tuple(map(int, release.split("."))))
-    then = known.get(version, known[newest])
+    expected = known.get(version, known[newest])
     wrappers = {row.target: row.wrap for row in registry.get(name).table()}
     return [
-        f"{target} ({'moved' if now.get(target) else 'is gone'}; "
+        f"{target} ({'moved' if current.get(target) else 'is gone'}; "
         f"wrapped by {wrappers[target].__module__ if target in wrappers else 'nothing'})"
-        for target in sorted({*now, *then})
-        if now.get(target) != then.get(target)
+        for target in sorted({*current, *expected})
+        if current.get(target) != expected.get(target)
     ]
 
 
@@ -76,7 +76,7 @@ def test_every_release_that_is_told_is_served(name):
     assert [version for version in known if version not in served] == []
     rows = sorted(target_names(name))
     assert dict.fromkeys(known, rows) == {
-        version: sorted(target for target, kept in digests.items() if kept)
+        version: sorted(target for target, digest in digests.items() if digest)
         for version, digests in known.items()
     }
 

@@ -215,8 +215,8 @@ def test_the_nvvm_of_a_toolkit_is_shown(tmp_path, monkeypatch, kind):
         (tmp_path / "nvcc").chmod(0o755)
     monkeypatch.setenv("CUDACXX", str(nvcc if kind == "path" else tmp_path / "nvcc"))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "broken"))
-    shown = {component.where: component.version for component in pl.diagnose().components}
-    assert [shown[str(installed)], None] == [shown.get(str(library)) for library in libraries]
+    versions = {component.where: component.version for component in pl.diagnose().components}
+    assert [versions[str(installed)], None] == [versions.get(str(library)) for library in libraries]
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,8 @@ def test_files_that_are_no_longer_exported_are_deleted(out):
     (out / "udfs.sm_90.sass").write_text("mine")
     (out / "other.sm_90.ptx").write_text("mine")
     export(out, arch="sm_90")
-    mine = ["other.sm_90.ptx", "udfs.sm_90.sass", "udfs.txt"]
-    assert names(out) == sorted(["udfs.h", "udfs.json", "udfs.sm_90.ptx", *mine])
+    other_files = ["other.sm_90.ptx", "udfs.sm_90.sass", "udfs.txt"]
+    assert names(out) == sorted(["udfs.h", "udfs.json", "udfs.sm_90.ptx", *other_files])
 
 
 def test_a_file_that_was_changed_stays(out):

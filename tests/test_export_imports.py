@@ -57,12 +57,12 @@ def test_an_edited_module_is_read_again(tmp_path, monkeypatch):
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     tree(tmp_path, udfs=UDF.format(module="common.values"), common____init__="", common__values="K = 51\n")
     stamp = (tmp_path / "udfs.py").stat().st_mtime_ns
-    seen = []
+    constants = []
     for value in (51, 52):
         tree(tmp_path, common__values=f"K = {value}\n")
         os.utime(tmp_path / "common" / "values.py", ns=(stamp, stamp))
-        seen.append(constant(tmp_path / "udfs.py", tmp_path))
-    assert seen == [51, 52]
+        constants.append(constant(tmp_path / "udfs.py", tmp_path))
+    assert constants == [51, 52]
     assert list(tmp_path.rglob("*.pyc")) == []
 
 
@@ -78,13 +78,13 @@ def test_a_module_of_the_caller_stays_the_callers(tmp_path, monkeypatch):
     """A file gets the module beside it, or else the one on the path, and the caller's stays as it was."""
     tree(tmp_path / "callers", ptxlink_common="K = 1\n")
     monkeypatch.syspath_prepend(tmp_path / "callers")
-    theirs = importlib.import_module("ptxlink_common")
-    theirs.K = 3
+    module = importlib.import_module("ptxlink_common")
+    module.K = 3
     folder = tree(tmp_path / "own", udfs=UDF.format(module="ptxlink_common"))
     assert constant(folder / "udfs.py", tmp_path) == 1
     tree(folder, ptxlink_common="K = 2\n")
     assert constant(folder / "udfs.py", tmp_path) == 2
-    assert sys.modules.pop("ptxlink_common") is theirs
+    assert sys.modules.pop("ptxlink_common") is module
 
 
 def test_a_file_beside_it_does_not_shadow_what_compiles_it(tmp_path):

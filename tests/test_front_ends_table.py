@@ -101,4 +101,4 @@ def test_the_table_tells_what_each_front_end_does(name, request, tmp_path):
     outcomes = {f"types: {feature}": outcome(tmp_path, features(name)[feature], name) for feature in FEATURES}
     outcomes |= {row: outcome(tmp_path, [udf], name) for row, udf in programs(name)}
     update = request.config.getoption("--update-golden")
-    assert outcomes == outcome_tables.held(OUTCOMES, name, outcomes, update=update)
+    assert outcomes == outcome_tables.stored_outcomes(OUTCOMES, name, outcomes, update=update)

@@ -177,8 +177,8 @@ def test_a_host_file_lists_every_architecture(built, form):
     }
     scales = [symbol for part in report.parts for symbol in part.symbols if symbol.kind == "entry"]
     assert {"_Z5scaleIfEvPT_S0_"} == {symbol.name for symbol in scales}
-    only = pl.inspect(path, arch="sm_90", sass=False)
-    assert {"sm_90"} == {part.arch for part in only.parts}
+    inspected = pl.inspect(path, arch="sm_90", sass=False)
+    assert {"sm_90"} == {part.arch for part in inspected.parts}
 
 
 @pytest.fixture(scope="module")

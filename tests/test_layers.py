@@ -78,10 +78,10 @@ MODULES = {path: imported(path) for path in PACKAGE.rglob("*.py") if path != PAC
 
 def test_every_module_has_its_floor():
     """The table of floors lists every module and package, and nothing else."""
-    there = {
+    modules = {
         path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
     }
-    assert there - {"__init__"} == set(FLOORS)
+    assert modules - {"__init__"} == set(FLOORS)
 
 
 def test_imports_point_downwards():

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 def test_the_version_is_stated_once():
     """The package's metadata has the version of `_version.py`, and no other file states it."""
     assert metadata.version("numba-ptxlink") == pl.__version__
-    stated = re.compile(rf'version\W+"?{re.escape(pl.__version__)}\b', re.IGNORECASE)
+    version_text = re.compile(rf'version\W+"?{re.escape(pl.__version__)}\b', re.IGNORECASE)
     files = [
         ROOT / "pyproject.toml",
         ROOT / "CMakeLists.txt",
@@ -28,7 +28,7 @@ def test_the_version_is_stated_once():
         *(ROOT / "conda").glob("*"),
     ]
     files += (ROOT / "numba_ptxlink").rglob("*.cmake")
-    assert [] == [path.name for path in files if path.is_file() and stated.search(path.read_text())]
+    assert [] == [path.name for path in files if path.is_file() and version_text.search(path.read_text())]
 
 
 def test_the_description_has_no_relative_link():
@@ -51,10 +51,10 @@ def test_the_readme_links_to_files_that_are_there():
 def test_the_licence_of_what_is_linked_in_is_installed():
     """The metadata has NVIDIA's text beside NOTICE, which names it, where the package is a built one."""
     files = metadata.files("numba-ptxlink") or []
-    kept = {file.name: file for file in files if file.parent.name == "licenses"}
-    assert {"LICENSE", "NOTICE", "NVIDIA-CUDA-EULA.txt"} <= set(kept)
+    licences = {file.name: file for file in files if file.parent.name == "licenses"}
+    assert {"LICENSE", "NOTICE", "NVIDIA-CUDA-EULA.txt"} <= set(licences)
     assert "NVIDIA-CUDA-EULA.txt" in (ROOT / "NOTICE").read_text()
-    assert "Attachment A" in kept["NVIDIA-CUDA-EULA.txt"].read_text(encoding="utf-8")
+    assert "Attachment A" in licences["NVIDIA-CUDA-EULA.txt"].read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
@@ -73,11 +73,11 @@ def test_the_source_distribution_has_what_it_is_built_of(tmp_path):
     required = {"CMakeLists.txt", "NOTICE", "docs/licence.md", "hook/numba_ptxlink.pth", "tests/conftest.py"}
     assert {*required, "benchmarks/programs/timing.py"} <= names
     assert [] == [name for name in names if re.search(r"\.(so|pyc|o|whl)$|(^|/)\.|^(build|dist)/", name)]
-    there = {*names, *(str(folder) for name in names for folder in Path(name).parents)}
+    paths = {*names, *(str(folder) for name in names for folder in Path(name).parents)}
     for page in (name for name in names if name.endswith(".md") and name.startswith("docs/")):
         links = re.findall(r"\]\((\.\./[^)\s#]+)", (ROOT / page).read_text())
         targets = [os.path.normpath(Path(page).parent / link) for link in links]
-        assert [] == [target for target in targets if target not in there], page
+        assert [] == [target for target in targets if target not in paths], page
 
 
 def interpreters() -> dict[int, Path]:

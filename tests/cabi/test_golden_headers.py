@@ -47,9 +47,11 @@ def test_a_header_is_the_golden_one(exported, request):
     actual = exported.header.read_text()
     if request.config.getoption("--update-golden"):
         golden.write_text(actual)
-    kept = golden.read_text() if golden.exists() else ""
+    expected = golden.read_text() if golden.exists() else ""
     diff = "".join(
-        difflib.unified_diff(kept.splitlines(True), actual.splitlines(True), str(golden), "as generated now")
+        difflib.unified_diff(
+            expected.splitlines(True), actual.splitlines(True), str(golden), "as generated now"
+        )
     )
     assert diff == "", f"{diff}\nIf that is meant: python -m pytest --update-golden, and commit tests/golden."
 

@@ -206,10 +206,10 @@ def test_a_survivor_takes_over(directory, tmp_path):
     assert [str(first.pid), str(second.pid)] == log.read_text().splitlines()
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_threads_make_one_result_once(directory, kept):
+@pytest.mark.parametrize("is_writable", [True, False])
+def test_threads_make_one_result_once(directory, is_writable):
     """Threads that look up one key at once compute it once, also if nothing can be kept."""
-    cache = open_cache(directory if kept else "/dev/null/cache")
+    cache = open_cache(directory if is_writable else "/dev/null/cache")
     with ThreadPoolExecutor(8) as pool:
         ready, computations = threading.Barrier(8), []
 

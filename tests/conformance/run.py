@@ -209,10 +209,12 @@ def _run(
     result = _gather(reports)
     result.update(seconds=round(seconds, 1), status=status, log=log.read_text(errors="replace"))
     counts = collections.Counter(result["outcomes"].values())
-    shown = ", ".join(
+    summary = ", ".join(
         f"{counts[outcome]} {outcome}" for outcome in ("passed", "failed", "error", "skipped", "xfailed")
     )
-    print(f"{name:>7}: {shown}; {result['links']} links in {result['processes']} processes; {seconds:.0f} s")
+    print(
+        f"{name:>7}: {summary}; {result['links']} links in {result['processes']} processes; {seconds:.0f} s"
+    )
     if status not in (0, 1):
         print(f"pytest ended with {status}; the end of its output:\n{result['log'][-3000:]}")
     sys.stdout.flush()

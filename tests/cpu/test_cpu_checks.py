@@ -176,9 +176,9 @@ def test_blocks_of_a_grid_are_checked_together(program, caplog):
     """A race of blocks that meet is found, and shared memory stays initialised beyond the barrier."""
     values = np.zeros(64, np.int32)
     PtxKernel(program, "grid").launch(values, values, grid=2, block=64, cooperative=True)
-    places = [re.search(r"source.cu:(\d+): warning: (\w+)", message).groups() for message in caplog.messages]
-    assert (str(line_of("o[0] = s[t];")), "racecheck") in places
-    assert ["racecheck"] * len(places) == [check for _, check in places]
+    reports = [re.search(r"source.cu:(\d+): warning: (\w+)", message).groups() for message in caplog.messages]
+    assert (str(line_of("o[0] = s[t];")), "racecheck") in reports
+    assert ["racecheck"] * len(reports) == [check for _, check in reports]
 
 
 def test_a_launch_begins_without_the_barriers_of_the_one_before(program, caplog):

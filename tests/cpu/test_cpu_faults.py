@@ -129,11 +129,11 @@ def test_an_assertion_is_told_in_its_own_words(program):
 
 def test_a_call_tells_the_element(program, capsys):
     """The thread of a fault is the index of the element; lines printed before the fault are there."""
-    array, places, results = (np.arange(4, dtype=np.int32) for _ in range(3))
-    places[2] = 4
+    array, indices, results = (np.arange(4, dtype=np.int32) for _ in range(3))
+    indices[2] = 4
     pointer = np.array(array.ctypes.data)
     regions = [Region(array.ctypes.data, array.nbytes, False, "x")]
-    arrays = [(pointer.ctypes.data, 0), (places.ctypes.data, 4)]
+    arrays = [(pointer.ctypes.data, 0), (indices.ctypes.data, 4)]
     with pytest.raises(DeviceFaultError, match=r"0 bytes past the end of x \(16 bytes\)") as caught:
         program.call_elementwise("get", 4, arrays, (results.ctypes.data, 4), regions)
     assert (12, (2, 0, 0), "get") == (caught.value.line, caught.value.thread, caught.value.kernel)

@@ -117,10 +117,10 @@ def out_of_memory() -> list[int]:
 
 def many_allocations() -> bool:
     addresses = [allocate(1 + number % 3000) for number in range(10_000)]
-    apart = all(b - a >= 512 for a, b in itertools.pairwise(sorted(addresses)))
+    has_gaps = all(b - a >= 512 for a, b in itertools.pairwise(sorted(addresses)))
     for address in addresses:
         call("cuMemFree_v2", POINTER(address))
-    return apart and len(set(addresses)) == len(addresses)
+    return has_gaps and len(set(addresses)) == len(addresses)
 
 
 def copies() -> list[Any]:

@@ -36,8 +36,10 @@ def exported(library: Path | str) -> set[str]:
     nm = shutil.which("nm")
     if nm is None:
         pytest.skip("binutils are not installed")
-    listed = subprocess.run([nm, "-D", "--defined-only", library], check=True, capture_output=True, text=True)
-    return set(re.findall(r"\b[TW] (\S+)$", listed.stdout, re.MULTILINE))
+    nm_output = subprocess.run(
+        [nm, "-D", "--defined-only", library], check=True, capture_output=True, text=True
+    )
+    return set(re.findall(r"\b[TW] (\S+)$", nm_output.stdout, re.MULTILINE))
 
 
 def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -129,6 +131,6 @@ def test_symbols(major):
 def test_all_functions_of_nvidias_library():
     """A program finds each function that NVIDIA's library has."""
     files = metadata.files("nvidia-cuda-runtime") or ()
-    (theirs,) = (str(file.locate()) for file in files if file.name == "libcudart.so.13")
-    missing = exported(theirs) - exported(device.RUNTIME_FOLDER / "libcudart.so.13")
+    (nvidia_library,) = (str(file.locate()) for file in files if file.name == "libcudart.so.13")
+    missing = exported(nvidia_library) - exported(device.RUNTIME_FOLDER / "libcudart.so.13")
     assert sorted(missing) == []

@@ -55,7 +55,7 @@ def execute(way: Way, programs: list[Path], folder: Path, workers: int) -> dict[
     return results
 
 
-def shown(program: dict[str, Any]) -> list[tuple[Any, ...]]:
+def comparable_parts(program: dict[str, Any]) -> list[tuple[Any, ...]]:
     """Return the parts of an execution that have to be equal: memory, lines printed and errors."""
     return [
         (
@@ -81,7 +81,7 @@ def differing(stock: dict[str, Any], plugin: dict[str, Any]) -> list[str]:
         if any(
             one != other and one[2] != "nvJitLinkError" and _RECURSION not in one[3]
             for one, other in itertools.zip_longest(
-                shown(stock[name]), shown(plugin[name]), fillvalue=(None, None, "", "")
+                comparable_parts(stock[name]), comparable_parts(plugin[name]), fillvalue=(None, None, "", "")
             )
         )
     )
@@ -116,7 +116,7 @@ def main() -> int:
         without = execute(WITHOUT_LTO, again, folder, arguments.workers)
         unexplained = differing(without, {name: plugin[name] for name in without})
         for name in unexplained:
-            print(f"{name}: stock {shown(stock[name])}, plugin {shown(plugin[name])}")
+            print(f"{name}: stock {comparable_parts(stock[name])}, plugin {comparable_parts(plugin[name])}")
         print("as stock without LTO:", *sorted(set(differences) - set(unexplained)))
         launches = [launch for done in stock.values() for launch in done["launches"]]
         errors = Counter(launch["error"][0] for launch in launches if "error" in launch)

@@ -60,11 +60,11 @@ OUTCOMES = (
 def compare(stock: dict[str, Any], plugin: dict[str, Any]) -> list[str]:
     """Return a line for each launch that ends differently with the plugin."""
     differences = []
-    for name, ours in plugin.items():
-        pairs = list(zip(stock[name]["launches"], ours["launches"], strict=False))
-        if len(stock[name]["launches"]) != len(ours["launches"]):
+    for name, result in plugin.items():
+        pairs = list(zip(stock[name]["launches"], result["launches"], strict=False))
+        if len(stock[name]["launches"]) != len(result["launches"]):
             differences.append(
-                f"{name}: {len(stock[name]['launches'])} launches, {len(ours['launches'])} here"
+                f"{name}: {len(stock[name]['launches'])} launches, {len(result['launches'])} here"
             )
         for number, (one, other) in enumerate(pairs):
             differences += [f"{name}_{number}: {difference}" for difference in _differences(one, other)]

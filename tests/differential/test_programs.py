@@ -47,7 +47,7 @@ def compiled(request, tmp_path_factory):
     )
 
 
-def shown(differences: list[str]) -> str:
+def first_differences(differences: list[str]) -> str:
     """Return the first of many differences."""
     return "\n".join([f"{len(differences)} differences", *differences[:20]])
 
@@ -66,19 +66,19 @@ def test_both_compiled_all_programs(compiled):
 
 def test_the_plugin_does_as_stock(compiled):
     """Errors, names of kernels and entry names equal those of stock, unless a rule allows a difference."""
-    assert not compiled.differences, shown(compiled.differences)
+    assert not compiled.differences, first_differences(compiled.differences)
 
 
 def test_without_a_cache_it_does_as_stock(compiled):
     """Names that another process would find are not made then."""
     differences = rules.compare(compiled.stock, compiled.bare)
-    assert not differences, shown(differences)
+    assert not differences, first_differences(differences)
 
 
 def test_another_process_compiles_the_same(compiled):
     """Out of the cache, in another order and with another hash seed, the code is the same."""
     differences = rules.same(compiled.cold, compiled.warm)
-    assert not differences, shown(differences)
+    assert not differences, first_differences(differences)
 
 
 def test_another_process_finds_most(compiled):

@@ -193,17 +193,17 @@ def test_a_helper_is_compiled_by_its_callers_front_end(monkeypatch):
     """A marked function without a choice is compiled by the front end of its caller."""
     from types import SimpleNamespace
 
-    seen = []
+    compilations = []
 
     def dispatcher(_, function, *, launch_bounds, device):  # noqa: ARG001 - one of a device function is None
-        seen.append((function, device))
+        compilations.append((function, device))
         return SimpleNamespace(_numba_type_="theirs")
 
     monkeypatch.setattr(type(registry.get(MLIR)), "dispatcher", dispatcher, raising=False)
     helper = pl.udf("float32(float32)")(plain)
     assert asked_by("numba_cuda_mlir.numba_cuda.typing.typeof", helper) == "theirs"
     assert asked_by("numba_cuda_mlir.numba_cuda.typing.typeof", helper) == "theirs"
-    assert seen == [(plain, True)]
+    assert compilations == [(plain, True)]
     assert registry.of_type(asked_by("numba.cuda.typing.typeof", helper)).name == NUMBA_CUDA
     assert registry.of_type(asked_by("somewhere", helper)).name == NUMBA_CUDA
     assert isinstance(helper, choice.Marked)

@@ -86,9 +86,9 @@ def test_the_same_export_has_the_same_bytes_whatever_came_before(tmp_path):
 def test_what_cxx_supplies_is_declared_and_listed(tmp_path):
     """An extern without code is declared in the header as C++ defines it, and listed in the manifest."""
     exported = export(tmp_path, pl.udf("float64(float64)")(asks))
-    (listed,) = json.loads(exported.manifest.read_text())["externs"]
+    (extern,) = json.loads(exported.manifest.read_text())["externs"]
     declaration = "int32_t supplied(double* result, double arg0, int8_t arg1);"
-    assert ("supplied", declaration) == (listed["name"], listed["declaration"])
+    assert ("supplied", declaration) == (extern["name"], extern["declaration"])
     assert f"NUMBA_PTXLINK_DEVICE {declaration}" in exported.header.read_text()
     source = """
         #include "mine.h"

@@ -206,8 +206,8 @@ def test_sanitizers_and_debuggers_see_lines_of_python(tmp_path):
         for lineinfo in (False, True)
     )
     texts = [export.contents["lines.host.cpp"].decode() for export in (plain, lined)]
-    kept = [re.sub(r" *#line .*\n|numba_ptxlink_host_\w+|sha256:\w+", "", text) for text in texts]
-    assert kept[0] == kept[1]
+    stable_texts = [re.sub(r" *#line .*\n|numba_ptxlink_host_\w+|sha256:\w+", "", text) for text in texts]
+    assert stable_texts[0] == stable_texts[1]
     options = ("-g", "-fsanitize=address", "main.cpp", "lines.host.cpp")
     done = subprocess.run([compile_cxx(tmp_path, *options)], check=False, capture_output=True, text=True)
     assert re.search(r"in f_pick \S*/lines\.py:8\n.* in pick \S*lines\.host\.cpp:\d+\n", done.stderr)

@@ -132,9 +132,9 @@ def marked(x):
 def test_another_libnvvm_makes_another_result(monkeypatch):
     """Environments with different libraries of the same release have different digests."""
     functions = functions_of(marked, None)
-    here = _environment_digest(*functions)
+    digest = _environment_digest(*functions)
     monkeypatch.setattr(find, "build_id", lambda _: "another")
-    assert here != _environment_digest(*functions)
+    assert digest != _environment_digest(*functions)
 
 
 @pytest.mark.numba_cuda
@@ -232,14 +232,14 @@ def test_one_command_exports_several_files(files, tmp_path, capsys, jobs):
     """Each file has the export of a command for it alone, and one depfile lists all sources."""
     command = ["-o", "many", "-j", jobs, "--emit", "ptx", "--depfile", "many/all.d"]
     assert 0 == cli.main(["export", *files, *command]), capsys.readouterr().err
-    shown = capsys.readouterr().out
+    output = capsys.readouterr().out
     for name in files:
         assert 0 == cli.main(["export", name, "-o", "single", "--emit", "ptx"])
-        assert f"int32_t f{name[1]}(int32_t x);" in shown
+        assert f"int32_t f{name[1]}(int32_t x);" in output
     folders = (tmp_path / "many", tmp_path / "single")
-    many, single = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in folders)
-    rule = many.pop("all.d").decode()
-    assert many == single
+    together, single = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in folders)
+    rule = together.pop("all.d").decode()
+    assert together == single
     assert rule.startswith("many/u0.json:")
     assert all(f"own_{number}.py" in rule for number in range(3))
 

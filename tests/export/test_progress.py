@@ -33,7 +33,7 @@ def test_a_long_export_shows_its_steps(monkeypatch, stream, delay, is_shown):
     monkeypatch.setattr(progress, "_DELAY_SECONDS", delay)
     monkeypatch.setattr(sys, "stderr", stream())
     pl.export(twice, arch=["sm_80", "sm_90"], emit="ptx")
-    shown = sys.stderr.getvalue()
-    assert is_shown == ("\r\x1b[K[2/2] compile twice for sm_90" in shown)
-    assert shown.endswith("\r\x1b[K\r") or not shown
-    assert is_shown or not shown
+    output = sys.stderr.getvalue()
+    assert is_shown == ("\r\x1b[K[2/2] compile twice for sm_90" in output)
+    assert output.endswith("\r\x1b[K\r") or not output
+    assert is_shown or not output

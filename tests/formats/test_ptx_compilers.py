@@ -44,10 +44,10 @@ def check(text: str, seed: int = 0) -> None:
     """Check that *text*, on one line or with other blanks and comments, means the same to all who read it."""
     code, read = machine_code(text), executed(text)
     assert code == machine_code(printed(text))
-    for spelled in respelled.joined(text), respelled.split(text, seed):
-        assert code == machine_code(spelled)
-        assert code == machine_code(printed(spelled))
-        assert read == executed(spelled)
+    for other_spelling in respelled.joined(text), respelled.split(text, seed):
+        assert code == machine_code(other_spelling)
+        assert code == machine_code(printed(other_spelling))
+        assert read == executed(other_spelling)
 
 
 def slow(*values: object) -> object:

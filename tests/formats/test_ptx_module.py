@@ -238,8 +238,8 @@ def test_odd_text_is_kept(text, kinds):
     """Text that is not understood stays as it is, and text after it is read."""
     module = parse(text)
     assert kinds == [item.name if isinstance(item, Function) else item.keyword for item in module.items]
-    kept = "".join(text[item.start : item.end] for item in module.items)
-    assert "".join(text.strip("\0").split()) == "".join(kept.split())
+    joined = "".join(text[item.start : item.end] for item in module.items)
+    assert "".join(text.strip("\0").split()) == "".join(joined.split())
 
 
 @pytest.mark.parametrize(

@@ -68,13 +68,13 @@ def test_the_hook_and_the_package_are_switched_off_by_the_same_values():
 
 
 @pytest.mark.parametrize(
-    ("version", "there"),
+    ("version", "is_supported"),
     [("0.5.3", False), ("0.5.4", True), ("0.7.0", False), ("0.5", False), ("0.6rc1", False)],
 )
-def test_releases_are_a_range(version, there):
+def test_releases_are_a_range(version, is_supported):
     """The range has final versions alone, and is printed as pip reads it."""
     releases = Releases((0, 5, 4), (0, 7))
-    assert there is (version in releases)
+    assert is_supported is (version in releases)
     assert str(releases) == ">=0.5.4,<0.7"
 
 

@@ -199,6 +199,6 @@ def test_a_grid_meets(arch, tmp_path):
     source, target = cuda.device_array(64, np.int32), cuda.device_array(64, np.int32)
     kernel[64, 1](source, target)
     assert list(range(64))[::-1] == target.copy_to_host().tolist()
-    many = cuda.device_array(1 << 20, np.int32)
+    array = cuda.device_array(1 << 20, np.int32)
     with pytest.raises(pl.LaunchError, match="use fewer blocks"):
-        kernel[1 << 20, 1](many, many)
+        kernel[1 << 20, 1](array, array)

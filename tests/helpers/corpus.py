@@ -117,10 +117,10 @@ def without_names(ptx: str) -> list[str]:
 
 
 def _numbered(block: str) -> str:
-    seen: dict[str, str] = {}
+    numbered: dict[str, str] = {}
 
     def number(match: re.Match[str]) -> str:
-        return seen.setdefault(re.sub(r"_param_\d+$", "", match[0]), f"S{len(seen)}")
+        return numbered.setdefault(re.sub(r"_param_\d+$", "", match[0]), f"S{len(numbered)}")
 
     return _SYMBOL.sub(number, block)
 

@@ -83,10 +83,10 @@ def units(one: str, two: str) -> tuple[str, str]:
     return f"{head}{kernel}", f"{head}{definitions}\n"
 
 
-def _call(name: str, *places: str) -> str:
+def _call(name: str, *kinds: str) -> str:
     """Return a statement that changes `h` by a call with two places in memory, one of them writable."""
     # Atomic operations need an array in global or shared memory.
-    one, two = (PLACES["global" if name == "atomic" and kind in WITHOUT_ATOMICS else kind] for kind in places)
+    one, two = (PLACES["global" if name == "atomic" and kind in WITHOUT_ATOMICS else kind] for kind in kinds)
     two = two if two[2] else PLACES["global"]
     mask = min(one[1], two[1])
     writable = one[0] if one[2] else two[0]

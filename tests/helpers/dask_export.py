@@ -37,9 +37,11 @@ def main() -> None:
                 os.kill(workers[0], signal.SIGKILL)
 
         executor.submit = submitted
-        there = pl.export(sys.argv[1], None, arch=["sm_80"], executor=executor)
-    here = pl.export(sys.argv[1], None, arch=["sm_80"])
-    sys.stdout.write(json.dumps({"equal": there.contents == here.contents, "killed": len(killed)}) + "\n")
+        by_cluster = pl.export(sys.argv[1], None, arch=["sm_80"], executor=executor)
+    by_process = pl.export(sys.argv[1], None, arch=["sm_80"])
+    sys.stdout.write(
+        json.dumps({"equal": by_cluster.contents == by_process.contents, "killed": len(killed)}) + "\n"
+    )
 
 
 if __name__ == "__main__":

@@ -97,8 +97,8 @@ def blocks(page: Path) -> list[Block]:
 
 
 def _marks(comment: str) -> dict[str, list[str]]:
-    word, _, rest = comment.partition(":")
-    return {word: rest.split()} if word in WORDS else {}
+    word, _, values = comment.partition(":")
+    return {word: values.split()} if word in WORDS else {}
 
 
 def _is_available(need: str) -> bool:
@@ -175,15 +175,15 @@ def check_excerpt(block: Block) -> None:
     """Check that the file of an excerpt has each of its lines, but for comments."""
     (name,) = block.marks["excerpt"]
     source = {line.strip() for line in (ROOT / name).read_text().splitlines()}
-    shown = [line.strip() for line in block.text.splitlines()]
+    excerpt = [line.strip() for line in block.text.splitlines()]
     comment = LANGUAGES[block.language]
-    assert [] == [line for line in shown if line not in source and not line.startswith(comment)]
+    assert [] == [line for line in excerpt if line not in source and not line.startswith(comment)]
 
 
-def matches(shown: str, printed: str) -> bool:
-    """Return whether *printed* is the text *shown* on a page, in which `...` is any text."""
+def matches(expected: str, printed: str) -> bool:
+    """Return whether *printed* is the text *expected* on a page, in which `...` is any text."""
     pattern = ""
-    for line in shown.strip("\n").splitlines():
+    for line in expected.strip("\n").splitlines():
         if line.strip() == "...":
             pattern += r"(?:.*\n)*?"
         else:

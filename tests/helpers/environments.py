@@ -95,8 +95,8 @@ class Unavailable(Exception):  # noqa: N818 - it is a reason to skip
 
 def base() -> Path:
     """Return the folder that the environments are kept in."""
-    kept = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get(VARIABLE) or Path(kept) / "numba-ptxlink-thirdparty")
+    cache_folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get(VARIABLE) or Path(cache_folder) / "numba-ptxlink-thirdparty")
 
 
 def digest(*parts: bytes | str) -> str:

@@ -23,10 +23,10 @@ def install_stand_in(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
     waits: list[tuple[int, int]] = []
 
     def launch(handle, config, buffer, offsets, name):
-        noted = SimpleNamespace(name=name, handle=handle, **config._asdict())
-        noted.buffer, noted.offsets, noted.waits = bytes(buffer), list(offsets), list(waits)
+        record = SimpleNamespace(name=name, handle=handle, **config._asdict())
+        record.buffer, record.offsets, record.waits = bytes(buffer), list(offsets), list(waits)
         waits.clear()
-        launches.append(noted)
+        launches.append(record)
 
     monkeypatch.setattr(driver, "load", lambda _code, _name: 1)
     monkeypatch.setattr(driver, "kernel", lambda library, name: library + len(name))

@@ -134,8 +134,8 @@ def write_files(state: str) -> None:
 
 def edit_during_compilation() -> None:
     """Change the file after the kernel is looked up, and restore it before the kernel is stored."""
-    file, kept = Path(path("during compilation", "file.cu")), KERNELS["during compilation"]._cache
-    load, save = kept.load_overload, kept.save_overload
+    file, kernel_cache = Path(path("during compilation", "file.cu")), KERNELS["during compilation"]._cache
+    load, save = kernel_cache.load_overload, kernel_cache.save_overload
 
     def load_overload(*args: Any) -> Any:
         overload = load(*args)
@@ -146,7 +146,7 @@ def edit_during_compilation() -> None:
         file.write_text(SOURCE.format(1111))
         save(*args)
 
-    kept.load_overload, kept.save_overload = load_overload, save_overload
+    kernel_cache.load_overload, kernel_cache.save_overload = load_overload, save_overload
 
 
 def compiled(dispatcher: Any) -> tuple[list[str], int]:

@@ -39,11 +39,11 @@ def exchange(source, target):
 @pl.kernel("void(float32[::1])")
 def through_shared(out):
     """Pass values through more shared memory than a kernel may use by default."""
-    held = cuda.shared.array(0, types.float32)
+    shared = cuda.shared.array(0, types.float32)
     i = cuda.threadIdx.x
-    held[14999 - i] = i
+    shared[14999 - i] = i
     cuda.syncthreads()
-    out[i] = held[14999 - i]
+    out[i] = shared[14999 - i]
 
 
 @pl.kernel(types.void(HALVES, types.float32))

@@ -45,18 +45,18 @@ def stock() -> Iterator[None]:
     """Undo the patches for a `with` block inside `replaced`, with an architecture for no device."""
     from numba_cuda_mlir import tools
 
-    kept, tools._cached_cc = tools._cached_cc, CC
-    taken = []
+    cached_cc, tools._cached_cc = tools._cached_cc, CC
+    undone = []
     for row in reversed(TABLE):
         # The plugin may have applied the patch, too.
         while (row.module, row.path) in patch._applied:
             patch.undo(row)
-            taken.append(row)
+            undone.append(row)
     try:
         yield
     finally:
-        tools._cached_cc = kept
-        for row in reversed(taken):
+        tools._cached_cc = cached_cc
+        for row in reversed(undone):
             patch.apply(row)
 
 

@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def held(file: Path, column: str, outcomes: dict[str, str], *, update: bool) -> dict[str, str]:
+def stored_outcomes(file: Path, column: str, outcomes: dict[str, str], *, update: bool) -> dict[str, str]:
     """Return the outcomes of *column* in *file*, after *outcomes* were written to it if *update* is true."""
     columns = json.loads(file.read_text())
     if update:
         columns[column] = outcomes
         file.write_text(json.dumps(columns, indent=1, ensure_ascii=False) + "\n")
-    held_outcomes: dict[str, str] = columns[column]
-    return held_outcomes
+    column_outcomes: dict[str, str] = columns[column]
+    return column_outcomes

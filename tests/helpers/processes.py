@@ -24,5 +24,5 @@ def run(*command: object, quiet: bool = False, **options: Any) -> subprocess.Com
 
 def environ(**variables: str) -> dict[str, str]:
     """Return this process's variables but for Numba's and this package's, and *variables*."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA")}
-    return {**kept, **variables}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA")}
+    return {**inherited, **variables}

@@ -206,11 +206,11 @@ def test_what_cannot_be_compared_is_said(exported, tmp_path, caplog, source, kin
 
 def test_what_is_behind_the_last_error_is_said(exported, tmp_path, caplog):
     """NVRTC stops after 100 errors; declarations behind them are not compared, and named."""
-    listed = json.loads(exported.manifest.read_text())
-    damp = next(function for function in listed["functions"] if function["symbol"] == "damp")
+    manifest = json.loads(exported.manifest.read_text())
+    damp = next(function for function in manifest["functions"] if function["symbol"] == "damp")
     names = [f"damp{number}" for number in range(120)]
-    listed["functions"] = [{**damp, "symbol": name} for name in names]
-    (tmp_path / "udfs.json").write_text(json.dumps(listed))
+    manifest["functions"] = [{**damp, "symbol": name} for name in names]
+    (tmp_path / "udfs.json").write_text(json.dumps(manifest))
     artifact = shutil.copy(exported.artifacts["ptx", "sm_90"], tmp_path)
     source = "".join(f"__device__ double {name}(double);\n{INT.replace('damp', name)}" for name in names)
     calls = "".join(f"p[0] = {name}(p[0], 2);" for name in names)
@@ -337,7 +337,7 @@ def test_what_a_udf_declares_is_compared(exported, caller, case, kind):
 @pytest.mark.parametrize("case", DECLARED, ids=str)
 def test_what_a_udf_declares_is_compared_with_cuda_cxx(caller, case):
     """CUDA C++ that defines a function which a UDF declares is compiled with an assertion of its types."""
-    declaration, spelled = case
+    declaration, cxx_type = case
     body = "{ return x * n; }\n"
     source = f'extern "C" __device__ float damp(float x, int n) {body}'
     if DECLARED[case]:
@@ -349,7 +349,7 @@ def test_what_a_udf_declares_is_compared_with_cuda_cxx(caller, case):
         r'    extern "C" __device__ float damp\(float x, int n\)  in <cu 2>\n',
     ):
         pl.link(caller(declaration), source, arch="sm_90")
-    right = f'extern "C" __device__ {spelled.replace(", ", " x, ")[:-1]} n) {body}'
+    right = f'extern "C" __device__ {cxx_type.replace(", ", " x, ")[:-1]} n) {body}'
     assert pl.link(caller(declaration), right, arch="sm_90").cubin
     # A function of C++ with that name has another symbol.
     other = f"__device__ double damp(double x) {{ return x; }}\n{right}"

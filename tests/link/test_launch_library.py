@@ -46,7 +46,7 @@ def exported(tmp_path_factory):
 
 
 @pytest.fixture
-def noted(monkeypatch):
+def recorded_launches(monkeypatch):
     """Return the list of launches, which do nothing."""
     return launches.install_stand_in(monkeypatch)
 
@@ -95,7 +95,7 @@ def test_the_code_is_machine_code_and_ptx_of_every_architecture(exported):
     assert {2} == {entry.code[16] for entry in entries if entry.kind == "cubin"}
 
 
-def test_a_launch_is_configured_by_brackets_or_by_keywords(noted, scale):
+def test_a_launch_is_configured_by_brackets_or_by_keywords(recorded_launches, scale):
     """Grid, block, stream and shared memory arrive, numbers as one to three dimensions."""
     array = launches.array(7, "<f4")
     scale[3, 128](array, 2.0)
@@ -105,10 +105,10 @@ def test_a_launch_is_configured_by_brackets_or_by_keywords(noted, scale):
         ((3, 1, 1), (128, 1, 1), 0, 0),
         ((3, 2, 1), (8, 4, 2), 0x55, 1024),
         ((1, 2, 3), (32, 1, 1), 0, 64),
-    ] == [(launch.grid, launch.block, launch.stream, launch.shared) for launch in noted]
-    assert {launch.buffer for launch in noted} == {noted[0].buffer}
-    assert [0, 24] == noted[0].offsets
-    assert len(noted[0].buffer) == 28
+    ] == [(launch.grid, launch.block, launch.stream, launch.shared) for launch in recorded_launches]
+    assert {launch.buffer for launch in recorded_launches} == {recorded_launches[0].buffer}
+    assert [0, 24] == recorded_launches[0].offsets
+    assert len(recorded_launches[0].buffer) == 28
 
 
 STREAMS = {
@@ -122,14 +122,14 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-def test_streams_of_other_packages_are_known(noted, scale, kind):
+def test_streams_of_other_packages_are_known(recorded_launches, scale, kind):
     """A stream is known by the protocol, by its package's attribute, or is its handle."""
     stream, handle = STREAMS[kind]
     scale[1, 32, stream](launches.array(7, "<f4"), 1)
-    assert handle == noted[0].stream
+    assert handle == recorded_launches[0].stream
 
 
-def test_a_launch_waits_for_the_streams_of_its_arrays(noted, scale):
+def test_a_launch_waits_for_the_streams_of_its_arrays(recorded_launches, scale):
     """The stream that an array's interface names is waited for, unless it is the launch's own."""
     for stream, producer, waits in (
         (0x55, 0x66, [(0x55, 0x66)]),
@@ -139,7 +139,7 @@ def test_a_launch_waits_for_the_streams_of_its_arrays(noted, scale):
         (0, 2, [(0, 2)]),
     ):
         scale[1, 32, stream](launches.array(7, "<f4", stream=producer), 1)
-        assert waits == noted[-1].waits
+        assert waits == recorded_launches[-1].waits
 
 
 @pytest.mark.parametrize(
@@ -162,14 +162,14 @@ def test_a_launch_waits_for_the_streams_of_its_arrays(noted, scale):
         ((1, 32, None, -1), r"The shared memory is -1"),
     ],
 )
-def test_a_wrong_configuration_is_refused(noted, scale, config, reason):
+def test_a_wrong_configuration_is_refused(recorded_launches, scale, config, reason):
     """The error names the wrong value of the configuration."""
     with pytest.raises(pl.LaunchError, match=reason):
         scale[config](launches.array(7, "<f4"), 1)
-    assert noted == []
+    assert recorded_launches == []
 
 
-def test_errors_name_kernel_and_parameter(noted, scale):
+def test_errors_name_kernel_and_parameter(recorded_launches, scale):
     """A refused argument is named with its C type; so is a wrong number of arguments."""
     with pytest.raises(
         pl.LaunchError, match=r"^Kernel scale: parameter 'factor' is float: it is 'x', a str; pass"
@@ -179,7 +179,7 @@ def test_errors_name_kernel_and_parameter(noted, scale):
         pl.LaunchError, match=r"Kernel scale takes \(out, factor\), and 1 arguments were passed"
     ):
         scale[1, 32](1)
-    assert noted == []
+    assert recorded_launches == []
 
 
 def grid_kernels():
@@ -203,7 +203,7 @@ def grid_kernels():
     return [together, alone]
 
 
-def test_a_kernel_that_synchronises_its_grid_is_launched_cooperatively(noted, tmp_path):
+def test_a_kernel_that_synchronises_its_grid_is_launched_cooperatively(recorded_launches, tmp_path):
     """The device runtime is linked; load() and the launcher launch cooperatively, as the manifest says."""
     exported = pl.export(
         grid_kernels(), tmp_path, arch=["sm_80", "sm_90"], emit=["kernels", "launcher"], name="made"
@@ -215,7 +215,7 @@ def test_a_kernel_that_synchronises_its_grid_is_launched_cooperatively(noted, tm
     library = pl.load(tmp_path / "made.json")
     for name in ("together", "alone"):
         library[name][4, 32](launches.array(7, "<i4"))
-    assert [True, False] == [launch.cooperative for launch in noted]
+    assert [True, False] == [launch.cooperative for launch in recorded_launches]
     image = exported.artifacts["kernels", ""].read_bytes()
     assert ["cubin", "ptx", "cubin", "ptx"] == [entry.kind for entry in programs.pieces(image, "k")]
     text = exported.artifacts["launcher", ""].read_text()

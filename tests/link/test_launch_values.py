@@ -103,12 +103,12 @@ PARAMETERS = {
 
 
 @pytest.fixture
-def noted(monkeypatch):
+def recorded_launches(monkeypatch):
     """Return the list of launches, which do nothing."""
     return launches.install_stand_in(monkeypatch)
 
 
-def test_the_argument_buffer_is_that_of_cxx(noted, tmp_path):
+def test_the_argument_buffer_is_that_of_cxx(recorded_launches, tmp_path):
     """Offsets and bytes of every kind of parameter are those of a C++ struct with the same members."""
     kernel = launches.kernel_of(*(ty for ty, _, _ in CASES.values()))
     exported = pl.export([kernel], tmp_path, arch="sm_90", emit=["kernels"], name="made")
@@ -144,13 +144,15 @@ def test_the_argument_buffer_is_that_of_cxx(noted, tmp_path):
     ]
     subprocess.run(command, check=True)
     *offsets, content = subprocess.check_output([tmp_path / "made"], text=True).split()
-    (launch,) = noted
+    (launch,) = recorded_launches
     assert [int(offset) for offset in offsets] == launch.offsets
     # Padding of the values differs: each is compared on its own.
     expected = bytes.fromhex(content)
     for name, offset, (_, ctype) in zip(CASES, launch.offsets, signature.params, strict=True):
-        ours, theirs = (held[offset : offset + ctype.size] for held in (launch.buffer, expected))
-        assert (name, theirs.hex()) == (name, ours.hex())
+        actual_bytes, expected_bytes = (
+            buffer[offset : offset + ctype.size] for buffer in (launch.buffer, expected)
+        )
+        assert (name, expected_bytes.hex()) == (name, actual_bytes.hex())
 
 
 class Tensor:

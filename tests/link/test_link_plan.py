@@ -23,7 +23,7 @@ ARCHS = {12: OLD, 13: OLD[1:], 14: [*OLD[1:], pl.Arch(13, 0)]}
 def installed(linker=None, pynvjitlink=None, ptxas=None, major=None):
     """Return an environment with tools of these releases and nvPTXCompiler 13.5; None is a missing tool."""
 
-    def there(release, *, bound=False):
+    def version_of(release, *, bound=False):
         def version(reader):
             if release is None or (bound and (reader is None or release > reader.newest)):
                 raise pl.LinkError("nvJitLink could not be loaded")
@@ -37,10 +37,17 @@ def installed(linker=None, pynvjitlink=None, ptxas=None, major=None):
 
     return Environment(
         (
-            Tool("nvptxcompiler", "nvPTXCompiler", PTXAS, there((13, 5)), lambda _: PtxVersion(9, 5), archs),
-            Tool("ptxas", "ptxas", PTXAS, there(ptxas, bound=True), newest_tested_isa, lambda _: ()),
-            Tool("nvjitlink", "nvJitLink", NVJITLINK, there(linker), newest_tested_isa, archs),
-            Tool("pynvjitlink", "nvJitLink", NVJITLINK, there(pynvjitlink), newest_tested_isa, archs),
+            Tool(
+                "nvptxcompiler",
+                "nvPTXCompiler",
+                PTXAS,
+                version_of((13, 5)),
+                lambda _: PtxVersion(9, 5),
+                archs,
+            ),
+            Tool("ptxas", "ptxas", PTXAS, version_of(ptxas, bound=True), newest_tested_isa, lambda _: ()),
+            Tool("nvjitlink", "nvJitLink", NVJITLINK, version_of(linker), newest_tested_isa, archs),
+            Tool("pynvjitlink", "nvJitLink", NVJITLINK, version_of(pynvjitlink), newest_tested_isa, archs),
         ),
         lambda: major or (linker or pynvjitlink or (13, 0))[0],
     )
@@ -226,7 +233,7 @@ TABLE = [
 ]
 
 
-def planned(there, inputs, options):
+def planned(environment, inputs, options):
     """Return the plan of a link."""
     sources = [
         Input("ptx", f"{number}.ptx", source.encode()) if isinstance(source, str) else Input(*source, b"")
@@ -235,17 +242,19 @@ def planned(there, inputs, options):
     option_values = {"arch": "sm_80", "cuda": None, **options}
     target = Target(pl.Arch.of(option_values.pop("arch")), option_values.pop("cuda"))
     link_options = Options(**option_values)
-    return plan(fuse(sources, target, link_options), target, link_options, there)
+    return plan(fuse(sources, target, link_options), target, link_options, environment)
 
 
-@pytest.mark.parametrize(("there", "inputs", "options", "expected"), TABLE, ids=map(str, range(len(TABLE))))
-def test_the_plan_of_a_link(there, inputs, options, expected):
+@pytest.mark.parametrize(
+    ("environment", "inputs", "options", "expected"), TABLE, ids=map(str, range(len(TABLE)))
+)
+def test_the_plan_of_a_link(environment, inputs, options, expected):
     """Inputs, options, the reader of the code and the installed tools decide about tool, flags and reason."""
     if expected.startswith("!"):
         with pytest.raises(pl.PtxlinkError, match=re.escape(expected[1:])):
-            planned(there, inputs, options)
+            planned(environment, inputs, options)
         return
-    link_plan = planned(there, inputs, options)
+    link_plan = planned(environment, inputs, options)
     assert expected == f"{link_plan.tool.name} {' '.join(link_plan.flags)}: {link_plan.reason}"
 
 

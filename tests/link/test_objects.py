@@ -116,5 +116,5 @@ def test_the_folder_of_an_export_is_self_contained(tmp_path):
     exported = export(tmp_path)
     source = f'#include "{exported.header}"\nint main() {{ return 0; }}\n'
     assert not gcc("-fsyntax-only", "-x", "c++", "-", input=source).returncode
-    there = {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()}
-    assert Path("numba_ptxlink/array_view.h") in there
+    files = {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()}
+    assert Path("numba_ptxlink/array_view.h") in files

@@ -36,8 +36,8 @@ def compiled(function, signature, **options):
 
 def prototype(ptx: str) -> str:
     """Return the prototype of the one function in *ptx*."""
-    (only,) = (function for function in parse(ptx).functions if function.defined)
-    return str(only.prototype)
+    (definition,) = (function for function in parse(ptx).functions if function.defined)
+    return str(definition.prototype)
 
 
 def links(code, declaration: str, body: str) -> bool:

@@ -31,7 +31,7 @@ def calling(helper):
 
 def test_code_for_another_architecture_is_not_used():
     """A helper that is compiled for another GPU, while its caller is lowered, is compiled again."""
-    seen = []
+    texts = []
 
     @cuda.jit(device=True)
     def helper(x):
@@ -51,7 +51,7 @@ def test_code_for_another_architecture_is_not_used():
     @intrinsic
     def meanwhile(_typing, x):
         def lowered(_context, _builder, _signature, args):
-            seen.append(compiled(calling(helper), (9, 0)))
+            texts.append(compiled(calling(helper), (9, 0)))
             return args[0]
 
         return x(x), lowered
@@ -60,4 +60,4 @@ def test_code_for_another_architecture_is_not_used():
         x[0] = helper(meanwhile(x[0]))
 
     assert ["0f442F0000"] == numbers(compiled(kernel))  # 700
-    assert ["0f44610000"] == numbers(seen[0])  # 900
+    assert ["0f44610000"] == numbers(texts[0])  # 900

@@ -36,10 +36,10 @@ def modules(caller: int, callee: int, bytes_hash: int = 1, returned: int = 0) ->
     }
 
 
-def rename(texts: dict[int, str], kept: tuple[str, ...] = ()) -> stable_names.Renamed:
+def rename(texts: dict[int, str], kept_names: tuple[str, ...] = ()) -> stable_names.Renamed:
     """Order and rename modules, of which the first is the root."""
     parsed = [stable_names.QuotedModule(text) for text in texts.values()]
-    return stable_names.rename(stable_names.topologically_sorted(parsed), kept)
+    return stable_names.rename(stable_names.topologically_sorted(parsed), kept_names)
 
 
 def test_counters_and_hashes_do_not_show():
@@ -50,11 +50,11 @@ def test_counters_and_hashes_do_not_show():
 
 def test_kept_names_are_kept():
     """A requested name stays; its callees are renamed, to the same names whatever their counters."""
-    kept = "_ZN1m1kB2v1B5flagsEf"
-    renamed = rename(modules(1, 2), kept=(kept,))
-    assert f'define void @"{kept}"' in renamed.texts[0]
+    kept_name = "_ZN1m1kB2v1B5flagsEf"
+    renamed = rename(modules(1, 2), kept_names=(kept_name,))
+    assert f'define void @"{kept_name}"' in renamed.texts[0]
     assert "_ZN1m1gB2v2B5flagsEf" not in renamed.texts[0]
-    other = rename(modules(7, 2), kept=("_ZN1m1kB2v7B5flagsEf",))
+    other = rename(modules(7, 2), kept_names=("_ZN1m1kB2v7B5flagsEf",))
     assert renamed.names["_ZN1m1gB2v2B5flagsEf"] == other.names["_ZN1m1gB2v2B5flagsEf"]
 
 
@@ -195,19 +195,19 @@ def test_labels_with_and_without_quotes_are_the_same():
 def test_a_module_has_one_text_in_all_programs():
     """Named apart, a callee has the same text under any caller, so that programs can share it."""
 
-    def apart(texts, salt=""):
+    def rename_by_module(texts, salt=""):
         parsed = [stable_names.QuotedModule(text) for text in texts.values()]
         return stable_names.rename_by_module(stable_names.topologically_sorted(parsed), salt=salt).texts
 
     one, other = modules(1, 2), modules(7, 8)
     other[1] = other[1].replace("ret void", "unreachable")
-    assert apart(one)[1] == apart(other)[1]
-    assert apart(one)[0] != apart(other)[0]
+    assert rename_by_module(one)[1] == rename_by_module(other)[1]
+    assert rename_by_module(one)[0] != rename_by_module(other)[0]
     # The caller refers to the callee's new name, and other options give the callee another one.
-    name = re.search(r'define linkonce_odr i32 @"([^"]+)"', apart(one)[1])[1]
-    assert f'call i32 @"{name}"' in apart(one)[0]
-    assert apart(one)[1] != apart(one, salt="-opt=0")[1]
-    assert apart(modules(1, 2, returned=1))[0] != apart(one)[0]
+    name = re.search(r'define linkonce_odr i32 @"([^"]+)"', rename_by_module(one)[1])[1]
+    assert f'call i32 @"{name}"' in rename_by_module(one)[0]
+    assert rename_by_module(one)[1] != rename_by_module(one, salt="-opt=0")[1]
+    assert rename_by_module(modules(1, 2, returned=1))[0] != rename_by_module(one)[0]
 
 
 def test_functions_that_call_each_other_are_named_together():

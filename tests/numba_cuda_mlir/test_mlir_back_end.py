@@ -15,7 +15,7 @@ __all__ = ["replaced"]
 
 
 @pytest.fixture(autouse=True)
-def kept(monkeypatch, tmp_path):
+def empty_cache(monkeypatch, tmp_path):
     """Give the default cache a directory of its own."""
     settings = Config(cache_dirs=(str(tmp_path / "cache"),))
     opened = cache.Cache(settings)

@@ -26,7 +26,7 @@ def positive(x):
 
 
 @cuda.jit(device=True, inline="never")
-def apart(x):
+def positive_in_call(x):
     """Refuse negative numbers, in a function of its own."""
     if x < 0:
         raise ValueError("negative")
@@ -69,9 +69,9 @@ def test_an_error_returns_zero(function, bad, good):
 
 def test_an_error_of_a_callee_ends_the_function():
     """After an error of a callee, inlined or not, the function executes no further statement."""
-    seen = np.zeros(3, np.int32)
+    written = np.zeros(3, np.int32)
 
-    for callee in (positive, apart):
+    for callee in (positive, positive_in_call):
 
         def calling(out, x):
             out[0] = 1
@@ -82,10 +82,10 @@ def test_an_error_of_a_callee_ends_the_function():
             return value + 5
 
         call = on_cpu(pl.udf(types.int64(types.int32[::1], types.int32))(calling), NAME)
-        seen[:] = 0
-        assert (0, [1, 0, 0]) == (call(seen, -4), seen.tolist())
+        written[:] = 0
+        assert (0, [1, 0, 0]) == (call(written, -4), written.tolist())
         value = 4 if callee is positive else 8
-        assert (value + 5, [1, value, 3 * value]) == (call(seen, 4), seen.tolist())
+        assert (value + 5, [1, value, 3 * value]) == (call(written, 4), written.tolist())
 
 
 def test_an_error_leaves_a_recursion():

@@ -56,12 +56,12 @@ def test_an_export_compiles_overloads(tmp_path):
         ptx = exports[0][f"overloads_m.{arch}.ptx"]
         assert ptx == exports[1][f"overloads_m.{arch}.ptx"]
         module = parse(ptx.decode())
-        there = {
+        visible = {
             function.name
             for function in module.functions
             if function.defined and function.linkage == "visible"
         }
-        assert {"clear", "twice", "twice_or_trap"} == there
+        assert {"clear", "twice", "twice_or_trap"} == visible
         assert f".target {arch}" in ptx.decode()
         assert 1 == ptx.count(b"trap;")
 

@@ -147,14 +147,14 @@ class Program:
         return self.slots
 
     def _module(self, number: int, kernel: Function) -> str:
-        here = [function for function in self.functions if function.module == number]
+        local = [function for function in self.functions if function.module == number]
         external = [function for function in self.functions if function.module != number and function.linkage]
         trace = f".align 16 .b8 trace[{SLOTS * 8 * LANES}];"
         parts = [
             f".extern .global {trace}" if number else f".visible .global {trace}",
             f".shared .align 16 .b8 tile[{ROOM * LANES}];",
             *(f"{function.heading('.extern')};" for function in external),
-            *(function.text for function in here),
+            *(function.text for function in local),
             *([] if number else [kernel.text]),
         ]
         return "\n".join((HEAD, *parts, ""))
@@ -351,15 +351,15 @@ cvt.u32.u8 {{}}, {half};""",
         bits = wide[0] if letter == "b" else self.choose.choice(wide)
         targets = [self.new(bits) for _ in range(count)]
         guard = "" if base[0] == "y" else self.guard(0.15)
-        kept = [register for register in self.data[bits] if register not in self.clean]
-        if guard and count == 1 and kept:
+        assigned = [register for register in self.data[bits] if register not in self.clean]
+        if guard and count == 1 and assigned:
             # The register keeps its value in lanes that do not load.
-            targets = [self.choose.choice(kept)]
-        listed = targets[0]
+            targets = [self.choose.choice(assigned)]
+        operand = targets[0]
         if count > 1:
-            shown = [target if self.choose.random() < 0.85 else "_" for target in targets[1:]]
-            opcode, listed = f"{opcode}.v{count}", f"{{{', '.join((targets[0], *shown))}}}"
-        self.add(f"{guard}{opcode}.{letter}{width * 8} {listed}, [{base}+{offset}];")
+            named = [target if self.choose.random() < 0.85 else "_" for target in targets[1:]]
+            opcode, operand = f"{opcode}.v{count}", f"{{{', '.join((targets[0], *named))}}}"
+        self.add(f"{guard}{opcode}.{letter}{width * 8} {operand}, [{base}+{offset}];")
         self.data[bits] += targets
         for target in targets:
             if self.choose.random() < 0.6:
@@ -374,11 +374,11 @@ cvt.u32.u8 {{}}, {half};""",
             self.some(bits) if self.choose.random() < 0.85 else str(self.number(width * 8))
             for _ in range(count)
         ]
-        listed = values[0]
+        operand = values[0]
         if count > 1:
-            opcode, listed = f"{opcode}.v{count}", f"{{{', '.join(values)}}}"
+            opcode, operand = f"{opcode}.v{count}", f"{{{', '.join(values)}}}"
         guard = "" if base[0] == "x" else self.guard(0.12)
-        self.add(f"{guard}{opcode}.b{width * 8} [{base}+{offset}], {listed};")
+        self.add(f"{guard}{opcode}.b{width * 8} [{base}+{offset}], {operand};")
 
     def _param_access(self) -> None:
         """Load from a parameter, or by its address; or store to a result."""
@@ -472,11 +472,11 @@ cvt.u32.u8 {{}}, {half};""",
             mode = self.choose.choice(("bfly", "down", "idx"))
             self.keep(32, f"shfl.sync.{mode}.b32 {{}}, {self.seed()}, {self.choose.randrange(8)}, 31, -1;")
             return
-        mine, other = self.new(64), self.new(64)
+        tile, other = self.new(64), self.new(64)
         lane, mirrored, value = self.new(32), self.new(32), self.new(32)
-        self.add(f"""mov.u32 {lane}, %tid.x; sub.u32 {mirrored}, {LANES - 1}, {lane}; mov.u64 {mine}, tile;
-mad.wide.u32 {other}, {mirrored}, {ROOM}, {mine}; mad.wide.u32 {mine}, {lane}, {ROOM}, {mine};
-bar.sync 0; st.shared.u32 [{mine}+4], {self.seed()};
+        self.add(f"""mov.u32 {lane}, %tid.x; sub.u32 {mirrored}, {LANES - 1}, {lane}; mov.u64 {tile}, tile;
+mad.wide.u32 {other}, {mirrored}, {ROOM}, {tile}; mad.wide.u32 {tile}, {lane}, {ROOM}, {tile};
+bar.sync 0; st.shared.u32 [{tile}+4], {self.seed()};
 bar.sync 0; ld.shared.u32 {value}, [{other}+4]; bar.sync 0;""")
         self.data[32].append(value)
         self.clean.append(value)

@@ -29,8 +29,8 @@ C_TYPES = {"bool": np.bool_, "float": np.float32, "double": np.float64}
 
 def arguments_of(assignments: str) -> list[np.ndarray]:
     """Return the arguments x and y of an expression, such as "x = int32 -1, y = uint32 1"."""
-    spelled = [assignment.split() for assignment in assignments.split(", ")]
-    return [np.array([value], ty) for _, _, ty, value in spelled]
+    words = [assignment.split() for assignment in assignments.split(", ")]
+    return [np.array([value], ty) for _, _, ty, value in words]
 
 
 def function(expression: str, arguments: list[np.ndarray]) -> Any:

@@ -187,14 +187,14 @@ def test_kernels_of_any_size(kernels, lanes):
     machine = kernels
     values = np.random.default_rng(lanes).integers(0, 99, 2 * lanes).astype(np.float32)
     out, counts = np.zeros(2 * lanes - 1, np.float32), np.zeros(7, np.int32)
-    places = [machine.array(array) for array in (values, out, counts)]
-    arguments = [view(*pair) for pair in zip(places, (values, out, counts), strict=True)]
+    addresses = [machine.array(array) for array in (values, out, counts)]
+    arguments = [view(*pair) for pair in zip(addresses, (values, out, counts), strict=True)]
     machine.launch("turned", 2, lanes, [arguments[1], arguments[0]])
     machine.launch("summed", 2, lanes, [arguments[2], arguments[0]])
     expected = np.concatenate([2 * values[:lanes][::-1], 2 * values[lanes:][::-1]])[:-1]
-    assert expected.tolist() == machine.read(places[1], out.size, np.float32).tolist()
+    assert expected.tolist() == machine.read(addresses[1], out.size, np.float32).tolist()
     chosen = [int(value + i % 3) % 7 for i, value in enumerate(values) if i % 3 != 1]
-    assert np.bincount(chosen, minlength=7).tolist() == machine.read(places[2], 7, np.int32).tolist()
+    assert np.bincount(chosen, minlength=7).tolist() == machine.read(addresses[2], 7, np.int32).tolist()
 
 
 # Arrays of records
@@ -280,11 +280,11 @@ def test_arrays_of_records_are_read_and_written_as_numpys(accesses, front_end, n
         address = accesses.array(records.view(np.uint8).reshape(-1))
         passed = np.array([address, *records.shape, *records.strides], np.int64).view(np.uint8)
         results = accesses.call(f"f{number}", passed.reshape(1, -1), np.array([index], np.int32))
-        there = records.copy()
-        answer = marked.function(there, index)
+        expected = records.copy()
+        answer = marked.function(expected, index)
         if answer is not None:
             assert float(answer) == results[0][0][0, :8].view(np.float64)[0]
-        assert there.tobytes() == accesses.read(address, there.nbytes, np.uint8).tobytes()
+        assert expected.tobytes() == accesses.read(address, expected.nbytes, np.uint8).tobytes()
 
 
 # Exports that share helpers

@@ -27,11 +27,11 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("foreign")
     try:
         with environments.environment("inlined") as python:
-            kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+            inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
             variables = {"TRITON_CACHE_DIR": str(folder / "triton"), "NUMBA_PTXLINK_CACHE": "0"}
             script = HERE / "programs" / "foreign.py"
             for arguments in ([str(script), str(folder)], [str(EXAMPLE), "--out-dir", str(folder)]):
-                processes.run(python, "-W", "ignore", *arguments, env=kept | variables)
+                processes.run(python, "-W", "ignore", *arguments, env=inherited | variables)
     except environments.Unavailable as reason:
         pytest.skip(f"no environment with Triton and Warp: {reason}")
     return folder

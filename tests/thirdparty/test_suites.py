@@ -64,7 +64,9 @@ def outcomes(python: Path, folder: Path, *arguments: str, path: tuple[Path, ...]
     (folder / "pytest.ini").write_text(PYTEST_INI)
     if not (folder / "conftest.py").exists():
         (folder / "conftest.py").write_text(CONFTEST)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA", "PYTHON"))}
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith(("NUMBA", "PYTHON"))
+    }
     variables = {
         "NUMBA_PTXLINK_DEVICE": "cpu",
         "NUMBA_PTXLINK_CACHE": str(folder / "cache"),
@@ -86,7 +88,7 @@ def outcomes(python: Path, folder: Path, *arguments: str, path: tuple[Path, ...]
     done = subprocess.run(
         [str(python), "-m", "pytest", *options, "--dist", "loadscope", *arguments],
         cwd=folder,
-        env=kept | variables,
+        env=inherited | variables,
         capture_output=True,
         text=True,
         check=False,

@@ -63,8 +63,10 @@ def execute(python: Path, shared: Path, active: str, *arguments: str) -> None:
         "STANDIN_DRIVER": str(environments.driver()),
         "STANDIN_SHARED": str(shared),
     }
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA", "PYTHON"))}
-    processes.run(python, str(HERE / "standin.py"), *arguments, env=kept | variables)
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith(("NUMBA", "PYTHON"))
+    }
+    processes.run(python, str(HERE / "standin.py"), *arguments, env=inherited | variables)
 
 
 @pytest.fixture(scope="module", params=SUITES)

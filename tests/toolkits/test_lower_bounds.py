@@ -37,12 +37,12 @@ def parts(version: str) -> list[int]:
 @pytest.mark.parametrize("major", environments.LOWEST)
 def test_the_environments_hold_the_lower_bounds(major):
     """The tested environments hold the lower bounds that pyproject.toml states."""
-    tried = dict(re.findall(r"([\w.-]+)==([\d.]+)", "\n".join(reversed(environments.LOWEST[major]))))
-    stated = bounds("dependencies", "numba-cuda", f"toolkit{major}")
-    assert {"cffi", "cuda-bindings", "cuda-core", "cuda-pathfinder"} <= stated.keys()
-    for name, version in stated.items():
+    installed = dict(re.findall(r"([\w.-]+)==([\d.]+)", "\n".join(reversed(environments.LOWEST[major]))))
+    lower_bounds = bounds("dependencies", "numba-cuda", f"toolkit{major}")
+    assert {"cffi", "cuda-bindings", "cuda-core", "cuda-pathfinder"} <= lower_bounds.keys()
+    for name, version in lower_bounds.items():
         width = len(parts(version))
-        assert parts(version) == parts(tried[name])[:width], name
+        assert parts(version) == parts(installed[name])[:width], name
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def cell(text: str) -> str:
         for release in environments.TOOLKITS
     ]
 )
-def seen(request, tmp_path):
+def release_outcomes(request, tmp_path):
     """Return a release, and the result of each step in an environment with it."""
     with contextlib.ExitStack() as stack:
         try:
@@ -53,8 +53,8 @@ def seen(request, tmp_path):
     return request.param, {step: cell(text) for step, text in json.loads(run.stdout.splitlines()[-1]).items()}
 
 
-def test_the_table_tells_what_happens(seen, request):
+def test_the_table_tells_what_happens(release_outcomes, request):
     """Each artifact is built and linked in each toolkit, or refused, as the documentation says."""
-    release, outcomes = seen
+    release, outcomes = release_outcomes
     update = request.config.getoption("--update-golden")
-    assert outcomes == outcome_tables.held(OUTCOMES, release, outcomes, update=update)
+    assert outcomes == outcome_tables.stored_outcomes(OUTCOMES, release, outcomes, update=update)

@@ -92,8 +92,8 @@ class Machine:
 
     def function_at(self, address: int) -> Function:
         """Return the function at *address*."""
-        index, rest = divmod(address - CODE, 16)
-        if rest or not 0 <= index < len(self._functions):
+        index, offset = divmod(address - CODE, 16)
+        if offset or not 0 <= index < len(self._functions):
             raise PtxError(f"no function at {address:#x}")
         return self._functions[index]
 
@@ -115,12 +115,12 @@ class Machine:
 
     def _initial(self, variable: Variable, module: Module) -> bytes:
         size, content = width(variable.type) // 8, b""
-        for spelled in variable.values:
-            constant = number(spelled)
+        for text in variable.values:
+            constant = number(text)
             if constant:
                 value = constant.value
             else:
-                name, _, offset = spelled.removeprefix("generic(").replace(")", "").partition("+")
+                name, _, offset = text.removeprefix("generic(").replace(")", "").partition("+")
                 value = self.address(Symbol(name), module) + number(offset or "0").value
             content += (value % (1 << (8 * size))).to_bytes(size, "little")
         return content
@@ -221,11 +221,11 @@ class Block:
     def _release(self) -> bool:
         """Let lanes go on that have waited long enough; return whether there are any."""
         for key in {entry[0] for entry in self._waiting}:
-            here = [entry for entry in self._waiting if entry[0] == key]
-            if sum(np.count_nonzero(mask) for *_, mask in here) < (key[1] or np.count_nonzero(self.live)):
+            arrived = [entry for entry in self._waiting if entry[0] == key]
+            if sum(np.count_nonzero(mask) for *_, mask in arrived) < (key[1] or np.count_nonzero(self.live)):
                 continue
             self._waiting = [entry for entry in self._waiting if entry[0] != key]
-            for _, frame, index, mask in here:
+            for _, frame, index, mask in arrived:
                 frame.join(index, mask)
             return True
         # An operation of a warp does not wait for lanes that have ended since.
@@ -302,12 +302,12 @@ class Frame:
                 try:
                     if steps[index] is None:
                         steps[index] = maker.step(index)
-                    gone = steps[index](self, mask)
+                    has_left = steps[index](self, mask)
                 except PtxError as error:
                     if "\n" in str(error):
                         raise
                     raise PtxError(f"{error}\n  in {function.name}: {code[index].text}") from error
-                if gone:
+                if has_left:
                     break
                 index += 1
                 if index >= next_ready:
@@ -361,9 +361,11 @@ class Frame:
                 local.copy(lanes, self.base + result.address, self.caller.base + target.address, result.size)
             self.caller.join(self._return_index, mask)
         else:
-            for taken, result in zip(block.results, self.function.results, strict=True):
+            for result_bytes, result in zip(block.results, self.function.results, strict=True):
                 for lane in np.flatnonzero(mask):
-                    taken[0][lane], taken[1][lane] = local.peek(self.base + result.address, result.size, lane)
+                    result_bytes[0][lane], result_bytes[1][lane] = local.peek(
+                        self.base + result.address, result.size, lane
+                    )
             block.live &= ~mask
         self.mask = self.mask & ~mask
         for variable in self.function.frame:
@@ -387,11 +389,11 @@ def specials(grid: tuple, block: tuple, index: tuple, shared: int) -> dict[str, 
     """Return the special registers of a block."""
     lanes = np.arange(np.prod(block), dtype=np.uint32)
     single = {"%nwarpid": -(-lanes.size // 32), "%dynamic_smem_size": shared, "%clock": 0, "%clock64": 0}
-    many = {"%laneid": lanes % 32, "%warpid": lanes // 32}
+    registers = {"%laneid": lanes % 32, "%warpid": lanes // 32}
     tid = (lanes % block[0], lanes // block[0] % block[1], lanes // (block[0] * block[1]))
     for axis, letter in enumerate("xyz"):
-        many[f"%tid.{letter}"] = tid[axis]
+        registers[f"%tid.{letter}"] = tid[axis]
         single[f"%ntid.{letter}"], single[f"%nctaid.{letter}"] = block[axis], grid[axis]
         single[f"%ctaid.{letter}"] = index[axis]
-    many |= {name: np.array([value]) for name, value in single.items()}
-    return {name: value.astype(np.uint32) for name, value in many.items()}
+    registers |= {name: np.array([value]) for name, value in single.items()}
+    return {name: value.astype(np.uint32) for name, value in registers.items()}

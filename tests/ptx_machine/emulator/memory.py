@@ -83,36 +83,36 @@ class Space:
 
     def load(self, addresses: np.ndarray, lanes: np.ndarray, raw: type) -> tuple[np.ndarray, np.ndarray]:
         """Return the words at *addresses*, and their undefined bits."""
-        places = self._words(addresses, lanes, raw)
+        indices = self._words(addresses, lanes, raw)
         values, _, defined, stored = self._tables.reshape(4, -1)
-        undefined = ~defined.view(raw)[places]
+        undefined = ~defined.view(raw)[indices]
         if self._frozen:
             empty = np.where(stored.view(np.uint32) == 0, ~np.uint32(0), np.uint32(0))
-            undefined |= empty.view(raw)[places]
-        return values.view(raw)[places], undefined
+            undefined |= empty.view(raw)[indices]
+        return values.view(raw)[indices], undefined
 
     def store(
         self, addresses: np.ndarray, lanes: np.ndarray, values: np.ndarray, undefined: np.ndarray | None
     ) -> None:
         """Store words; of several for one address that of the last lane."""
         raw = values.dtype.type
-        places = self._words(addresses, lanes, raw)
+        indices = self._words(addresses, lanes, raw)
         into, _, defined, stored = self._tables.reshape(4, -1)
-        into.view(raw)[places] = values
-        defined.view(raw)[places] = ~raw(0) if undefined is None else ~undefined
-        stored.view(raw)[places] = ~raw(0)
+        into.view(raw)[indices] = values
+        defined.view(raw)[indices] = ~raw(0) if undefined is None else ~undefined
+        stored.view(raw)[indices] = ~raw(0)
 
     def _words(self, addresses: np.ndarray, lanes: np.ndarray, raw: type) -> np.ndarray:
         """Return the indices of words, which are aligned, and all of which have to be somebody's."""
         size, width = raw().itemsize, self._tables.shape[2]
         # The last word belongs to no variable.
-        places = np.minimum(addresses - np.uint64(self._base), np.uint64(width - size)).astype(np.int64)
+        indices = np.minimum(addresses - np.uint64(self._base), np.uint64(width - size)).astype(np.int64)
         if self._private:
-            places += lanes * width
-        places //= size
-        wrong = self._tables[1].reshape(-1).view(raw)[places] != ~raw(0)
+            indices += lanes * width
+        indices //= size
+        wrong = self._tables[1].reshape(-1).view(raw)[indices] != ~raw(0)
         if np.count_nonzero(wrong):
             first = int(np.argmax(wrong))
             where = f"{self.name} {int(addresses[first]):#x} by lane {lanes[first]}"
             raise PtxError(f"an access to {size} bytes that are no variable's at {where}")
-        return places
+        return indices

@@ -173,7 +173,7 @@ def number(text: str) -> Number | None:
 
 
 @lru_cache(1 << 14)
-def _spelled(text: str) -> tuple[str, str, str, tuple[str, ...], list[str]]:
+def _split_statement(text: str) -> tuple[str, str, str, tuple[str, ...], list[str]]:
     """Return the parts of an instruction: "!" of its guard, the predicate, opcode, words and operands."""
     match = _INSTRUCTION.fullmatch(text)
     if not match:
@@ -266,8 +266,8 @@ def _statement(scope: Scope, text: str) -> None:
         for name in split(match[2]):
             stem, _, count = name.rstrip("> ").partition("<")
             numbered = range(number(count.strip()).value) if count else ()
-            for spelled in [f"{stem.strip()}{index}" for index in numbered] if count else [name]:
-                scope.names[spelled] = Register(len(function.registers), match[1])
+            for register_name in [f"{stem.strip()}{index}" for index in numbered] if count else [name]:
+                scope.names[register_name] = Register(len(function.registers), match[1])
                 function.registers.append(match[1])
     elif text.startswith(_DIRECTIVES):
         pass
@@ -280,13 +280,13 @@ def _statement(scope: Scope, text: str) -> None:
         else:
             function.module.variables[f"{function.name}.{len(function.code)}.{variable.name}"] = variable
     else:
-        negated, predicate, opcode, words, operands = _spelled(text)
+        negated, predicate, opcode, words, operands = _split_statement(text)
         guard = scope.names.get(predicate)
         if predicate and not isinstance(guard, Register):
             raise PtxError(f"no predicate {predicate}: {text}")
-        listed = [_operand(scope, part) for part in operands]
+        parsed_operands = [_operand(scope, part) for part in operands]
         function.code.append(
-            Instruction(Not(guard) if negated else guard, opcode, words, listed, text, scope)
+            Instruction(Not(guard) if negated else guard, opcode, words, parsed_operands, text, scope)
         )
 
 

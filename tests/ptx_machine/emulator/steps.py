@@ -65,10 +65,10 @@ class Maker:
             chosen = mask & predicate
             if not np.count_nonzero(chosen):
                 return None
-            gone = unguarded(frame, chosen)
-            if gone:
+            has_left = unguarded(frame, chosen)
+            if has_left:
                 frame.join(index + 1, mask & ~predicate)
-            return gone
+            return has_left
 
         return guarded
 
@@ -80,7 +80,7 @@ class Maker:
         loose = instruction.opcode == "cvt"
         spread = self.machine.poison and instruction.opcode not in ("selp", "cvt")
         rule = smeared if spread else form.undefined
-        # The reader of each operand, with its undefined bits if there are none.
+        # The reader of each operand, and zeros for an operand without undefined bits.
         reads = [
             (self.reader(source, kind, loose=loose), np.zeros(1, kind.raw))
             for source, kind in zip(sources, form.sources, strict=True)
@@ -89,10 +89,10 @@ class Maker:
 
         def run(frame: Frame, mask: np.ndarray) -> None:
             values, every, certain = [], [], True
-            for read, none in reads:
+            for read, all_defined in reads:
                 value, undefined = read(frame)
                 values.append(value)
-                every.append(none if undefined is None else undefined)
+                every.append(all_defined if undefined is None else undefined)
                 certain &= undefined is None
             write(frame, mask, form.compute(*values), None if certain else rule(form, values, every))
 
@@ -175,8 +175,10 @@ class Maker:
                 undefined = by_words(undefined) if poison else undefined
                 undefined = pack(undefined.view(kind.dtype), raw)
                 undefined = by_words(undefined) if poison else undefined
-            none = raw(0)
-            merged = np.where(mask, none if undefined is None else undefined, none if old is None else old)
+            all_defined = raw(0)
+            merged = np.where(
+                mask, all_defined if undefined is None else undefined, all_defined if old is None else old
+            )
             frame.undefined[index] = merged if np.count_nonzero(merged) else None
 
         return write
@@ -206,10 +208,10 @@ class Maker:
                 count = np.count_nonzero(inside)
                 if not count:
                     continue
-                here, at = (lanes, at) if count == lanes.size else (lanes[inside], at[inside])
+                lanes_inside, at = (lanes, at) if count == lanes.size else (lanes[inside], at[inside])
                 if np.count_nonzero(at & less):
                     raise PtxError(f"a misaligned access to {size} bytes at {name} {int(at[0]):#x}")
-                parts.append((frame.block.spaces[name], here, at))
+                parts.append((frame.block.spaces[name], lanes_inside, at))
                 lanes, value = lanes[~inside], value[~inside]
                 if not lanes.size:
                     return parts
@@ -293,8 +295,8 @@ def _store(maker: Maker, instruction: Instruction, index: int) -> Step:
         for number, pair in enumerate(values):
             value, undefined = (table if table is None else in_all(table, mask) for table in pair)
             for memory, lanes, at in parts:
-                some = None if undefined is None else undefined[lanes]
-                memory.store(at + np.uint64(size * number), lanes, value[lanes], some)
+                undefined_part = None if undefined is None else undefined[lanes]
+                memory.store(at + np.uint64(size * number), lanes, value[lanes], undefined_part)
 
     return store
 
@@ -328,12 +330,12 @@ def _atomic(maker: Maker, instruction: Instruction, index: int) -> Step:
         result, values = np.zeros(mask.size, kind.raw), [read(frame, mask) for read in reads]
         for memory, lanes, at in addresses(frame, mask):
             for number, lane in enumerate(lanes):
-                here, one = at[number : number + 1], lanes[number : number + 1]
-                old, missing = memory.load(here, one, kind.raw)
+                address, one = at[number : number + 1], lanes[number : number + 1]
+                old, missing = memory.load(address, one, kind.raw)
                 if missing.any() and name != "exch":
                     raise PtxError("an atomic operation on undefined bytes")
                 new = ATOMICS[name](kind.unpack(old), *(value[one] for value in values))
-                memory.store(here, one, kind.pack(new, kind.raw), None)
+                memory.store(address, one, kind.pack(new, kind.raw), None)
                 result[lane] = old[0]
         write(frame, mask, kind.unpack(result))
 
@@ -440,8 +442,8 @@ def _trap(maker: Maker, instruction: Instruction, index: int) -> Step:
 def _call(maker: Maker, instruction: Instruction, index: int) -> Step:
     operands = list(instruction.operands)
     results = operands.pop(0) if isinstance(operands[0], list) else []
-    callee, *rest = operands
-    arguments = rest[0] if rest and isinstance(rest[0], list) else []
+    callee, *lists = operands
+    arguments = lists[0] if lists and isinstance(lists[0], list) else []
     if not all(isinstance(passed, Variable) for passed in (*results, *arguments)):
         raise instruction.error("not supported")
     machine = maker.machine
@@ -534,8 +536,8 @@ def _shuffle(maker: Maker, instruction: Instruction, index: int) -> Step:
         inside = other >= last if mode == "up" else other <= last
         chosen = lanes - lane + np.where(inside, other, lane)
         # A value from a lane that does not take part is undefined.
-        there = (chosen < mask.size) & mask.take(chosen, mode="clip")
-        missing = np.where(there, kind.raw(0), ~kind.raw(0))
+        takes_part = (chosen < mask.size) & mask.take(chosen, mode="clip")
+        missing = np.where(takes_part, kind.raw(0), ~kind.raw(0))
         write(frame, mask, value.take(chosen, mode="clip"), missing)
         tell(frame, mask, inside)
 

@@ -193,8 +193,10 @@ def _quotient(words: Words) -> Form:
     def compute(a, b):
         zero = b == 0
         divisor = np.where(zero, kind.dtype.type(1), b)
-        rest = np.fmod(a, divisor)
-        return np.where(zero, ~kind.dtype.type(0), rest if words.opcode == "rem" else (a - rest) // divisor)
+        remainder = np.fmod(a, divisor)
+        return np.where(
+            zero, ~kind.dtype.type(0), remainder if words.opcode == "rem" else (a - remainder) // divisor
+        )
 
     return alike(kind, 2, compute)
 
