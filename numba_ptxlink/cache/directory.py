@@ -85,6 +85,7 @@ class Directory:
         except OSError as error:
             raise CacheError(f"{path} cannot be used: {error.strerror}") from error
         self.processes = Processes(self._descriptor)
+        # Closed with this object; when the process ends, the system closes it.
         weakref.finalize(self, os.close, self._descriptor).atexit = False
         status = os.fstat(self._descriptor)
         _check_owner(path, status)
@@ -162,8 +163,8 @@ class Directory:
         fsync can take longer than a link, and is not needed: if a crash of the machine leaves an entry half
         written, its digest check fails, which is a miss.
         """
-        temporary = f"{LAYOUT}/{_TEMPORARY_PREFIX}{secrets.token_hex(8)}"
-        file = os.open(temporary, _CREATE_FLAGS, 0o600, dir_fd=self._descriptor)
+        temporary_path = f"{LAYOUT}/{_TEMPORARY_PREFIX}{secrets.token_hex(8)}"
+        file = os.open(temporary_path, _CREATE_FLAGS, 0o600, dir_fd=self._descriptor)
         try:
             try:
                 # fchmod overrides the umask, so that entries get the directory's permissions.
@@ -174,11 +175,11 @@ class Directory:
             finally:
                 os.close(file)
             os.replace(
-                temporary, f"{LAYOUT}/{name}", src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor
+                temporary_path, f"{LAYOUT}/{name}", src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor
             )
         except BaseException:
             with contextlib.suppress(OSError):
-                os.unlink(temporary, dir_fd=self._descriptor)
+                os.unlink(temporary_path, dir_fd=self._descriptor)
             raise
 
     def discard(self, address: bytes) -> None:
@@ -263,7 +264,7 @@ def _create_folders(path: Path) -> None:
 
 
 def _check_owner(path: Path, status: os.stat_result) -> None:
-    """Refuse a file or directory that another user but root owns, or that another user can write to."""
+    """Refuse a file or directory that neither this user nor root owns, or that others can write to."""
     if status.st_uid not in (os.geteuid(), 0):
         raise CacheError(
             f"{path} belongs to user {status.st_uid}, whose code would be run; "

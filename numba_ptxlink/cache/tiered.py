@@ -126,7 +126,7 @@ class Cache:
         """
         Return the values stored under *key*, or compute and store them.
 
-        The counters do not count these.
+        Hits and misses are not counted.
         """
         if not self.settings.cache:
             return compute()
@@ -157,6 +157,8 @@ class Cache:
         return self._count_hit(entry) if from_other_thread else entry
 
     def _compute(self, key: Key, address: bytes, compute: Callable[[], Entry]) -> Entry:
+        """Compute and store the entry of *key*, unless another process or the server has it by now."""
+
         def is_available() -> bool:
             return self._read_local(address) is not None
 
@@ -178,6 +180,7 @@ class Cache:
         return hashlib.sha256(b"sealed" + key.digest).digest() if self.settings.cache_secret else key.digest
 
     def _read_local(self, address: bytes) -> Entry | None:
+        """Return the first valid entry in the directories; None if there is none."""
         for directory in self.tiers().directories:
             sealed = directory.get(address)
             if sealed is None:
@@ -192,6 +195,7 @@ class Cache:
         return None
 
     def _read_remote(self, address: bytes) -> Entry | None:
+        """Return the valid entry on the server, and copy it to a directory; None if there is none."""
         if self._server is None or (sealed := self._server.get(address)) is None:
             return None
         try:
