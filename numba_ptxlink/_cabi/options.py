@@ -35,7 +35,7 @@ _MAX_BOUNDS = (1024, 32, (1 << 31) - 1)
 @dataclass(frozen=True)
 class AbiOptions:
     """
-    The options that change a function's code: those in `abi_info` of `cuda.compile`, and of decorators.
+    The options that change a function's code: in `abi_info` of `cuda.compile`, or of `@udf` and `@kernel`.
 
     Args:
         abi_name: The symbol; None for the Python function's `__name__`.
@@ -82,20 +82,25 @@ class AbiOptions:
         return options
 
     @property
-    def marked(self) -> dict[str, Any]:
-        """The values of `MARKED` by name, for manifests."""
-        return {name: getattr(self, name) for name in MARKED}
+    def decorator_options(self) -> dict[str, Any]:
+        """The values of `DECORATOR_OPTIONS` by name, for manifests."""
+        return {name: getattr(self, name) for name in DECORATOR_OPTIONS}
 
 
-MARKED = tuple(
+DECORATOR_OPTIONS = tuple(
     field.name for field in dataclasses.fields(AbiOptions) if field.name not in ("abi_name", "aggregates")
 )
-"""The options of the decorators that only this package implements, by name."""
+"""The names of those of `AbiOptions` that only this package implements."""
 
 
-def launch_bounds(requested: object, owner: str) -> tuple[int, ...] | None:
+def checked_launch_bounds(requested: object, owner: str) -> tuple[int, ...] | None:
     """
-    Check the launch bounds *requested* for *owner*: a number, or one to three in a tuple or list.
+    Return the launch bounds of a kernel as a tuple after a check; None if *requested* is None.
+
+    Args:
+        requested: The maximum number of threads in a block; or a tuple or list of it and, as far as given,
+            the minimum number of blocks per multiprocessor and the maximum number of blocks in a cluster.
+        owner: The kernel, for messages.
 
     Raises:
         AbiError: A bound is invalid. The error explains each bound and its range.
@@ -181,21 +186,22 @@ class CxxOptions:
         Raises:
             AbiError: A name is not one of C++, of a header or of a parameter, or an option is not text.
         """
-        includes = tuple(map(_include, _as_names(include, "include", owner)))
+        includes = tuple(map(_quote_include, _checked_names(include, "include", owner)))
         structs = {} if structs is None else structs
         if not isinstance(structs, Mapping):
             raise AbiError(
                 f'{owner}: structs={structs!r} is not a dict; write structs={{dtype: "ns::Particle"}}.'
             )
         return cls(
-            _namespace(namespace, owner),
-            tuple((ty, _existing(name, includes, owner)) for ty, name in structs.items()),
-            _parameter_names(const, "const", parameters, owner),
-            _parameter_names(restrict, "restrict", parameters, owner),
+            _checked_namespace(namespace, owner),
+            tuple((ty, _parse_struct(name, includes, owner)) for ty, name in structs.items()),
+            _checked_parameter_names(const, "const", parameters, owner),
+            _checked_parameter_names(restrict, "restrict", parameters, owner),
         )
 
 
-def _as_names(value: Any, option: str, owner: str) -> tuple[str, ...]:
+def _checked_names(value: Any, option: str, owner: str) -> tuple[str, ...]:
+    """Return the names in the value of *option*: one name, or several in a list."""
     is_list = isinstance(value, Iterable) and not isinstance(value, str)
     names: tuple[Any, ...] = tuple(value) if is_list else (value,)
     if not all(isinstance(name, str) for name in names):
@@ -203,13 +209,14 @@ def _as_names(value: Any, option: str, owner: str) -> tuple[str, ...]:
     return names
 
 
-def _include(name: str) -> str:
+def _quote_include(name: str) -> str:
     """Return the *name* of a header in its angle brackets, or in quotes, which a user may leave out."""
     unquoted = name.strip().strip('"')
     return unquoted if unquoted.startswith("<") else f'"{unquoted}"'
 
 
-def _existing(name: object, includes: tuple[str, ...], owner: str) -> ExistingStruct:
+def _parse_struct(name: object, includes: tuple[str, ...], owner: str) -> ExistingStruct:
+    """Return the struct that *name* describes, such as "alignas(16) Particle"."""
     match = _STRUCT.fullmatch(name.strip()) if isinstance(name, str) else None
     if match is None:
         raise AbiError(
@@ -221,7 +228,8 @@ def _existing(name: object, includes: tuple[str, ...], owner: str) -> ExistingSt
     return ExistingStruct(f"{'struct ' if match[2] else ''}{match[3]}", includes, align or None)
 
 
-def _namespace(namespace: object, owner: str) -> str:
+def _checked_namespace(namespace: object, owner: str) -> str:
+    """Return *namespace* after a check of each of its names; "" for None."""
     if namespace is None:
         return ""
     if not isinstance(namespace, str):
@@ -243,10 +251,11 @@ def _namespace(namespace: object, owner: str) -> str:
     return "::".join(parts)
 
 
-def _parameter_names(
+def _checked_parameter_names(
     value: str | Iterable[str], option: str, parameters: list[str], owner: str
 ) -> frozenset[str]:
-    names = _as_names(value, option, owner)
+    """Return the names in the value of *option*, each of which has to be one of *parameters*."""
+    names = _checked_names(value, option, owner)
     for name in names:
         if name not in parameters:
             raise AbiError(

@@ -38,7 +38,7 @@ _ERROR = re.compile(r"^(.+)\((\d+)\): (?:catastrophic )?error: (.*)$", re.MULTIL
 
 
 def prove(
-    text: str,
+    header: str,
     declarations: Sequence[CFunction],
     externs: Sequence[Signature],
     archs: Sequence[Arch],
@@ -47,14 +47,14 @@ def prove(
     may_call_nvcc: bool = True,
 ) -> None:
     """
-    Check that C++ accepts the header *text*, and that its declarations match the exported functions.
+    Check that C++ accepts *header*, and that its declarations match the exported functions.
 
     NVRTC compiles the header for one of *archs*, with a call of each function with arguments of the declared
     types; or nvcc, if a header of structs includes headers that NVRTC lacks. Results are cached. Without a
     compiler, or the toolkit's headers, a warning is logged instead.
 
     Args:
-        text: The header.
+        header: The text of the header.
         declarations: The functions that it declares and the export defines.
         externs: The functions that it declares for C++ to define.
         archs: The architectures of the export.
@@ -70,7 +70,7 @@ def prove(
     existing_structs = [layout for layout in structs_of(signatures).values() if layout.existing]
     locations = {declaration.signature.name: declaration.location for declaration in declarations}
     calls = map(_call, range(len(signatures)), signatures, callees)
-    source = "\n".join([text, *calls, ""])
+    source = "\n".join([header, *calls, ""])
     folders = (*include_dirs, nvrtc.INCLUDE_DIR)
     # NVRTC lacks the host's standard library: if a header of structs includes it, call nvcc.
     nvrtc_error = None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import abi
 from numba_ptxlink._cabi.header import CFunction
-from numba_ptxlink._cabi.options import MARKED, launch_bounds
+from numba_ptxlink._cabi.options import DECORATOR_OPTIONS, checked_launch_bounds
 from numba_ptxlink._formats.kinds import LTOIR, PTX
 from numba_ptxlink._front_end import registry
 from numba_ptxlink._tools import find
@@ -53,7 +53,7 @@ def compile_c_abi(
     """
     abi_info, output = arguments["abi_info"], arguments["output"]
     package_keys = [
-        key for key in (*MARKED, "aggregates") if isinstance(abi_info, Mapping) and key in abi_info
+        key for key in (*DECORATOR_OPTIONS, "aggregates") if isinstance(abi_info, Mapping) and key in abi_info
     ]
     if package_keys and (arguments["abi"] != "c" or arguments["sig"] is None):
         raise AbiError(
@@ -66,7 +66,7 @@ def compile_c_abi(
     # Front ends themselves have no kernels with the C ABI, and do not know these keys of abi_info.
     needs_package = (
         not arguments["device"]
-        or any(key in abi_info for key in MARKED)
+        or any(key in abi_info for key in DECORATOR_OPTIONS)
         or abi_info.get("aggregates") == "value"
     )
     # The front end raises an error for forced inlining in PTX.
@@ -126,7 +126,7 @@ def _compile(
         if arguments["launch_bounds"] is None
         else arguments["launch_bounds"]
     )
-    bounds = launch_bounds(requested_bounds, f"kernel {name}") if is_kernel else None
+    bounds = checked_launch_bounds(requested_bounds, f"kernel {name}") if is_kernel else None
     result_type = None
 
     def declare(args: tuple[Any, ...], result: Any, /, *, raises: bool) -> CFunction:  # noqa: ARG001 - as in `Declare`

@@ -8,8 +8,7 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
-from numba_ptxlink._cabi.options import MARKED, AbiOptions, CxxOptions
-from numba_ptxlink._cabi.options import launch_bounds as checked_bounds
+from numba_ptxlink._cabi.options import DECORATOR_OPTIONS, AbiOptions, CxxOptions, checked_launch_bounds
 from numba_ptxlink._front_end import registry
 from numba_ptxlink.errors import AbiError, ExportError
 
@@ -106,7 +105,7 @@ class Udf(Marked):
         self.signature = signature
         self.signature_scope = choice.values_of_names(signature, function)
         self.options = options
-        self.launch_bounds = checked_bounds(launch_bounds, f"kernel {function.__qualname__}")
+        self.launch_bounds = checked_launch_bounds(launch_bounds, f"kernel {function.__qualname__}")
         title = f"Function {function.__qualname__} ({self.source})"
         self.cxx = CxxOptions.of(title, parameters(function), **cxx)
         # The symbol of a function in a namespace contains its types, which are resolved later.
@@ -314,7 +313,7 @@ def _mark(
     if signature is None or (callable(signature) and not hasattr(signature, "return_type")):
         example = "void(float32[::1])" if cls.is_kernel else "float32(float32)"
         raise ExportError(f'{decorator}() needs a signature: write @{decorator}("{example}").')
-    abi_entries = {option: options.pop(option) for option in MARKED if option in options}
+    abi_entries = {option: options.pop(option) for option in DECORATOR_OPTIONS if option in options}
     if name is not None:
         abi_entries["abi_name"] = name
     abi_options = AbiOptions.of(abi_entries)

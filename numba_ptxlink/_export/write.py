@@ -250,7 +250,7 @@ def _function_entry(
         "prototype": str(signature.prototype),
         "result": signature.result.name,
         "parameters": signatures.parameters(signature.params, kernel=signature.kernel),
-        **function.abi.marked,
+        **function.abi.decorator_options,
         "raises": list(function.raises),
         **({"cooperative": signature.name in artifacts.cooperative} if signature.kernel else {}),
         **host_entries,
