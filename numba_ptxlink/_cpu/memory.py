@@ -177,7 +177,7 @@ def report_access(b: Translator, pointer: str, size: int, kind: Access, value: s
 
 
 def _is_thread_private(b: Translator, memory: str, space: str) -> bool:
-    """Return whether an operand is in memory that no other thread writes."""
+    """Return whether an operand is in memory that other threads cannot write, so that no race is possible."""
     parsed = ptx.address(memory)
     return space in ("local", "param", "const") or bool(parsed and b.find_storage(parsed[0]))
 
@@ -186,7 +186,8 @@ def load_or_store(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
     """Translate `ld`, `ldu` and `st`."""
     if _other_modifiers(mnemonic):
         raise UnsupportedInstruction
-    writes, bits, size = mnemonic.opcode == "st", mnemonic.type.width, mnemonic.type.width // 8
+    writes = mnemonic.opcode == "st"
+    bits, size = mnemonic.type.width, mnemonic.type.width // 8
     is_atomic = not _ATOMIC_MODIFIERS.isdisjoint(mnemonic.modifiers)
     atomic, order = (" atomic", " seq_cst") if is_atomic else ("", "")
     # `st [address], register` and `ld register, [address]`; a third operand is a cache policy.

@@ -270,7 +270,7 @@ class CpuProgram:
 
         Args:
             name: The function.
-            count: The number of elements, which is that of the calls.
+            count: The number of elements, and so of calls.
             param_arrays: For each parameter the address of the first element, and the stride in bytes.
             result_array: Address and stride of the results; ignored if the function has no result.
             regions: The memory that the function may access besides the variables of the module.
@@ -314,12 +314,12 @@ class CpuProgram:
             packed.regions,
             program_regions,
             access_count=entry.access_count,
-            shared=entry.shared_size,
-            local=entry.local_size,
-            frame=entry.frame_size,
+            static_shared_size=entry.shared_size,
+            local_size=entry.local_size,
+            frame_size=entry.frame_size,
             grid=launch_config.grid,
             block=launch_config.block,
-            dynamic=launch_config.shared,
+            dynamic_shared_size=launch_config.shared,
             params=packed.params_address,
             step_limit=_UNLIMITED_STEPS if packed.step_limit is None else packed.step_limit,
             heap=ctypes.addressof(self._heap_state),

@@ -19,19 +19,19 @@ class Fault(IntEnum):
     """Why a thread cannot continue."""
 
     NONE = 0
-    ACCESS = 1
-    READ_ONLY = 2
+    ACCESS = 1  # An access out of bounds.
+    READ_ONLY = 2  # A write to memory that may only be read.
     MISALIGNED = 3
     TRAP = 4
     ASSERT = 5
-    UNSUPPORTED = 6
+    UNSUPPORTED = 6  # An instruction that the CPU does not support.
     STEP_LIMIT = 7
-    DEADLOCK = 8
+    DEADLOCK = 8  # A barrier that other threads never reach.
     STACK_OVERFLOW = 9
-    INTERRUPTED = 10
+    INTERRUPTED = 10  # By Ctrl-C, or since another worker has faulted.
     UNDEFINED_FUNCTION = 11
-    RECURSIVE_BARRIER = 12
-    NOT_COOPERATIVE = 13
+    RECURSIVE_BARRIER = 12  # A barrier in a recursive function.
+    NOT_COOPERATIVE = 13  # A barrier of the grid in a launch that is not cooperative.
 
 
 class Access(IntEnum):
@@ -103,8 +103,9 @@ class BlockContext(ctypes.Structure):
     of one thread. `shared_base` is the address of shared memory less SHARED_START. `workspace` is the address
     of the memory that cooperative groups use for the barrier of the grid.
     `regions` are pairs of a first address and an end; the first `writable_count` of the `region_count` pairs
-    may be written. `region_cache` has a pair for each access in the code: the region that the access used
-    last. `heap` is three words: the state of the allocator, the size of the heap, and its address.
+    may be written. `region_cache` has two words for each access in the code: the start of the region that the
+    access used last, and the limit of the offsets where it fits.
+    `heap` is three words: the state of the allocator, the size of the heap, and its address.
     `checks` is the state of racecheck and initcheck, and `check_barrier` the function of synccheck, or null.
     `barrier_arrivals` counts the threads that executed `bar.arrive`, for each barrier of the block.
     """
@@ -153,7 +154,7 @@ class ThreadRecord(ctypes.Structure):
 
 
 SHARED_START = 1024
-"""The first address in shared memory, so that a null pointer is invalid there."""
+"""The first address in shared memory; 0 is none, so that an access through a null pointer is a fault."""
 WARP_SIZE = 32
 THREAD_RECORD_SIZE = ctypes.sizeof(ThreadRecord)
 RECURSION_STACK_SIZE = 1 << 16

@@ -105,7 +105,9 @@ class Symbols:
 
     def definition(self, name: str) -> str:
         """
-        Return a variable in LLVM IR.
+        Return a variable in LLVM IR, such as `@"v.x" = global <{i32, [8 x i8]}> <{i32 1, [8 x i8] ...`.
+
+        The values of the initialiser are followed by zeros up to the size of the variable.
 
         Raises:
             LaunchError: The module does not define the variable, or a symbol of its initialiser.

@@ -112,8 +112,9 @@ def _parse_matrices(
 
     Args:
         modifiers: The modifiers of the instruction.
-        element_types: Its types: those of D, A, B and C, with tf32 at the end; D and C alone if A and B have
-            halves, as in `wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32`.
+        element_types: The types of D, A, B and C in this order, but tf32, which only matrices have, comes
+            last. If A and B have halves, only the types of D and C:
+            `wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32`.
         shape: The numbers of rows of D, columns of D, and columns of A.
     """
     m, n, k = shape
@@ -123,8 +124,8 @@ def _parse_matrices(
     c_type = next((name for name in reversed(element_types) if name not in modifiers), "")
     if len(factor_types) < 2 or not {c_type, d_type} <= ACCUMULATOR_TYPES:
         raise UnsupportedInstruction
-    a, b = _Matrix(m, k, factor_types[0]), _Matrix(k, n, factor_types[1])
-    return [a, b, _Matrix(m, n, c_type), _Matrix(m, n, d_type)]
+    factors = [_Matrix(m, k, factor_types[0]), _Matrix(k, n, factor_types[1])]
+    return [*factors, _Matrix(m, n, c_type), _Matrix(m, n, d_type)]
 
 
 def _addresses(
@@ -255,22 +256,24 @@ def _product_function(
         saturates: Whether integer sums are clamped.
     """
     f = IRBuilder(global_values)
-    a, b, c, d = matrices
+    factor_a, factor_b, addend, result = matrices
     a_offset, b_offset, c_offset, d_offset = offsets
-    lane_start = f.emit_op("mul", "i32", "%lane", d.lane_elements)
-    for index in range(d.lane_elements):
+    lane_start = f.emit_op("mul", "i32", "%lane", result.lane_elements)
+    for index in range(result.lane_elements):
+        # The number of the element along the rows of D, and its row and column.
         number = f.emit_op("add", "i32", lane_start, index)
-        row, column = (f.emit_op(op, "i32", number, d.columns) for op in ("udiv", "urem"))
+        row, column = (f.emit_op(op, "i32", number, result.columns) for op in ("udiv", "urem"))
         pairs = []
-        for depth in range(a.columns):
-            a_number = f.emit_op("add", "i32", f.emit_op("mul", "i32", row, a.columns), depth)
-            b_number = f.emit_op("add", "i32", column, depth * b.columns)
-            pairs.append((_load_element(f, a, a_number, a_offset), _load_element(f, b, b_number, b_offset)))
-        encoded_addend = f.load(f"i{c.bits}", "%registers", c_offset + index * c.bits // 8)
-        addend = decode_element(f, c.element_type, encoded_addend)
-        total = sum_of_products(f, d.element_type, pairs, addend, saturates=saturates)
-        result = encode_sum(f, d.element_type, total)
-        f.store(f"i{d.bits}", result, "%registers", d_offset + index * d.bits // 8)
+        for depth in range(factor_a.columns):
+            a_number = f.emit_op("add", "i32", f.emit_op("mul", "i32", row, factor_a.columns), depth)
+            b_number = f.emit_op("add", "i32", column, depth * factor_b.columns)
+            a_element = _load_element(f, factor_a, a_number, a_offset)
+            pairs.append((a_element, _load_element(f, factor_b, b_number, b_offset)))
+        c_bits = f.load(f"i{addend.bits}", "%registers", c_offset + index * addend.bits // 8)
+        c_element = decode_element(f, addend.element_type, c_bits)
+        total = sum_of_products(f, result.element_type, pairs, c_element, saturates=saturates)
+        d_bits = encode_sum(f, result.element_type, total)
+        f.store(f"i{result.bits}", d_bits, "%registers", d_offset + index * result.bits // 8)
     f.end_block("ret void")
     return f.to_text(f"internal void @{name}(ptr %first, i32 %lane, ptr %registers) noinline")
 

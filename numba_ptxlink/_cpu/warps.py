@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 # The operations of `ptxlink.reduce` in runtime.ll: "add" has number 0, "and" number 1, and so on.
 _REDUCTIONS = ("add", "and", "or", "xor", "smin", "smax", "umin", "umax")
-
 _BLOCK_BARRIERS = 16
 
 
@@ -58,7 +57,7 @@ def _load_group(b: Translator) -> str:
 
 
 def _ballot(b: Translator, group: str, first_record: str, value: str) -> str:
-    """Return the mask of the lanes of *group* that passed *value*; *first_record* belongs to lane 0."""
+    """Return the mask of the lanes of *group* that passed *value*; *first_record* is that of lane 0."""
     return b.call("ptxlink.ballot", "i32", f"ptr {first_record}", f"i32 {group}", f"i64 {value}")
 
 
@@ -77,7 +76,7 @@ def _mode(mnemonic: Mnemonic) -> str:
 
 
 def vote(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `vote`; without `.sync`, as for GPUs before Volta, it is not supported."""
+    """Translate `vote.sync`. Instructions without `.sync`, for GPUs before Volta, are not supported."""
     if "sync" not in mnemonic.modifiers:
         raise UnsupportedInstruction
     group, first_record = exchange(b, _read_as_i64(b, operands[1], 1), operands[-1])
@@ -87,9 +86,11 @@ def vote(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def shuffle(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `shfl`; without `.sync`, as for GPUs before Volta, it is not supported."""
+    """Translate `shfl.sync`. Instructions without `.sync`, for GPUs before Volta, are not supported."""
     if "sync" not in mnemonic.modifiers:
         raise UnsupportedInstruction
+    # The operands are `d|p, a, b, c, mask`: p becomes whether the source lane is in range, b is the distance
+    # or the lane, and c has the last lane in bits 0 to 4 and the mask of the segment in bits 8 to 12.
     target, _, predicate = (name.strip() for name in operands[0].partition("|"))
     distance, bounds = b.read_operand(operands[2], 32), b.read_operand(operands[3], 32)
     _, first_record = exchange(b, _read_as_i64(b, operands[1], 32), operands[4])

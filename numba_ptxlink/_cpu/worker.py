@@ -58,12 +58,12 @@ class Worker:
         regions: The memory of the caller that the code may access.
         program_regions: The variables of the program, and its heap.
         access_count: The number of checked accesses in the code.
-        shared: Bytes of static shared memory.
-        local: Bytes of local memory for each thread.
-        frame: Bytes of a thread's coroutine frame, None if threads never suspend.
+        static_shared_size: Bytes of static shared memory.
+        local_size: Bytes of local memory for each thread.
+        frame_size: Bytes of a thread's coroutine frame, None if threads never suspend.
         grid: The number of blocks along x, y and z.
         block: The number of threads of a block along x, y and z.
-        dynamic: Bytes of dynamic shared memory.
+        dynamic_shared_size: Bytes of dynamic shared memory.
         checks: The state of the checks in C, None without such checks.
         context: Other fields of BlockContext.
 
@@ -78,22 +78,25 @@ class Worker:
         program_regions: Sequence[Region] = (),
         *,
         access_count: int,
-        shared: int,
-        local: int,
-        frame: int | None = None,
+        static_shared_size: int,
+        local_size: int,
+        frame_size: int | None = None,
         grid: Sequence[int] = (1, 1, 1),
         block: Sequence[int] = (1, 1, 1),
-        dynamic: int = 0,
+        dynamic_shared_size: int = 0,
         checks: WorkerChecks | None = None,
         **context: int,
     ) -> None:
         self.checks = checks
         thread_count = math.prod(block)
-        suspended_count = 0 if frame is None else thread_count
-        frames = Buffer((frame or 0) * suspended_count)
+        # Threads that never suspend run one after the other, with the same local memory.
+        concurrent_count = 1 if frame_size is None else thread_count
+        record_count = 0 if frame_size is None else thread_count
+        frames = Buffer((frame_size or 0) * record_count)
         # A shuffle may name any lane of its warp, also one that the block does not have.
-        records = Buffer(THREAD_RECORD_SIZE * (-(-suspended_count // WARP_SIZE) * WARP_SIZE))
-        shared_memory, local_memory = Buffer(shared + dynamic), Buffer(local * max(suspended_count, 1))
+        records = Buffer(THREAD_RECORD_SIZE * (-(-record_count // WARP_SIZE) * WARP_SIZE))
+        shared_memory = Buffer(static_shared_size + dynamic_shared_size)
+        local_memory = Buffer(local_size * concurrent_count)
         worker_regions = (shared_memory.region("shared memory"), local_memory.region("local memory"))
         self._worker_regions = RegionTable.of([*worker_regions, *program_regions])
         # Two words for each access. The additional pair makes the array of code without accesses valid.
@@ -105,7 +108,7 @@ class Worker:
         self.context = BlockContext(
             ntid=tuple(block),
             nctaid=tuple(grid),
-            dynamic_shared_size=dynamic,
+            dynamic_shared_size=dynamic_shared_size,
             thread_count=thread_count,
             shared_base=shared_memory.address - SHARED_START,
             shared_size=shared_memory.size,
@@ -113,10 +116,10 @@ class Worker:
             fault_record=ctypes.addressof(self.fault_record),
             print_function=id(printf.print_formatted),  # The address of the Python object.
             local_base=local_memory.address,
-            local_size=local,
+            local_size=local_size,
             local_total_size=local_memory.size,
             coroutine_frames=frames.address,
-            frame_size=frame or 0,
+            frame_size=frame_size or 0,
             thread_records=records.address,
             checks=checks.address if checks else 0,
             check_barrier=checks.barrier_function if checks else 0,

@@ -50,7 +50,7 @@ class _Launch(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_uint32 * 3) for name in ("grid", "block", "cluster")),
-        ("shared", ctypes.c_uint32),
+        ("shared_size", ctypes.c_uint32),
         ("cooperative", ctypes.c_uint32),
         ("device", ctypes.c_int32),
         ("stream", ctypes.c_uint64),
@@ -73,8 +73,14 @@ class _Allocation(ctypes.Structure):
 
 
 # Names of memory in errors, by the values of `enum memory_kind` in driver.h.
-_MEMORY_KINDS = {1: "device memory", 2: "managed memory", 4: "pinned memory", 8: "registered memory"}
-_MEMORY_KINDS |= {16: "a variable", 32: "a constant"}
+_MEMORY_KINDS = {
+    1: "device memory",
+    2: "managed memory",
+    4: "pinned memory",
+    8: "registered memory",
+    16: "a variable",
+    32: "a constant",
+}
 _CONSTANT = 32
 _POINTER_BYTES = 8
 
@@ -178,13 +184,16 @@ class Device:
         """
         fault_reports.last_launch.error = None
         try:
-            config = _Launch.from_address(launch)
+            c_launch = _Launch.from_address(launch)
             launch_config = Configuration(
-                tuple(config.grid), tuple(config.block), 0, config.shared, None, bool(config.cooperative)
+                tuple(c_launch.grid),
+                tuple(c_launch.block),
+                shared=c_launch.shared_size,
+                cooperative=bool(c_launch.cooperative),
             )
             program, kernel = self._programs[number], name.decode()
             find_near = functools.partial(self._regions_near, program, kernel, params or 0)
-            regions = self._region_table(config.device)._replace(find_near=find_near)
+            regions = self._region_table(c_launch.device)._replace(find_near=find_near)
             program.launch_packed(kernel, launch_config, params or 0, regions)
         except KeyboardInterrupt:
             return _INTERRUPTED

@@ -2,9 +2,9 @@
  * Checks of kernels on the CPU that compare an access with earlier ones: racecheck, initcheck and synccheck.
  *
  * A cell for each word of 4 bytes has the last write, the last two reads by different threads, and which bytes are
- * initialised. Two accesses race if they are of one launch, one of them is a write, not both are atomic, and no barrier
- * orders them: barriers of a block order its threads, and warp operations order the lanes of a warp. Blocks are ordered
- * only by atomic operations and grid barriers: a block that has executed one is assumed to have waited for all others.
+ * initialised. Two accesses of one launch race if at least one is a write, at most one is atomic, and no barrier orders
+ * them: barriers of a block order its threads, and warp operations order the lanes of a warp. Blocks are ordered only
+ * by atomic operations and grid barriers: a block that has executed one is assumed to have waited for all others.
  * A read does not race with atomic operations if a compare-and-swap by the same thread follows: the comparison fails if
  * another thread has changed the value.
  */
@@ -16,7 +16,7 @@
 #include <string.h>
 
 enum access_kind { READ, WRITE, ATOMIC, ATOMIC_READ, ATOMIC_WRITE, VOLATILE_READ, COMPARE_AND_SWAP };
-/* PLAIN accesses race with all others. VOLATILE reads are not atomic in PTX, but do not race with atomic operations. */
+/* Of two accesses that race, one is PLAIN: VOLATILE reads do not race with atomic operations, which are ORDERED. */
 enum order { PLAIN, ORDERED, VOLATILE };
 enum report_kind { RACE, UNINITIALISED, DIVERGENT_BARRIER };
 enum { MAX_THREADS = 1024, MAX_REPORTS = 64, MAX_COMPARED_READS = 64 };
@@ -34,6 +34,7 @@ struct access {
   uint8_t order;
 };
 
+/* The last write to a word, and the last reads by two threads, the latest first. */
 struct cell {
   struct access write, reads[2];
   uint32_t uninitialised; /* a bit for each byte of the word */

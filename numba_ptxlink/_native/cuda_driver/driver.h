@@ -106,10 +106,10 @@ void regions_changed(void); /* makes Python read the table again */
 
 /* pools.c */
 
-void count_pool_memory(CUmemoryPool pool, ptrdiff_t change);
-bool is_pool_peer(CUmemoryPool pool, CUdevice device); /* by cuMemPoolSetAccess */
+void count_pool_memory(CUmemoryPool pool, ptrdiff_t change); /* `change`: allocated bytes; freed ones are negative */
+bool is_pool_peer(CUmemoryPool pool, CUdevice device);       /* by cuMemPoolSetAccess, whether kernels may access it */
 
-/* modules.c */
+/* modules.c. Handles of modules and libraries point to a CUlib_st, and handles of kernels to a CUfunc_st. */
 
 struct CUfunc_st {
   struct CUlib_st *library;
@@ -128,8 +128,8 @@ struct variable {
 };
 
 struct CUlib_st {
-  uint64_t program; /* the number by which Python knows the compiled PTX */
-  bool loaded;      /* false after it is unloaded */
+  uint64_t program;  /* the number by which Python knows the compiled PTX */
+  bool is_loaded;    /* false after it is unloaded */
   CUcontext context; /* of a module; NULL for a library, which serves all contexts */
   struct CUfunc_st *functions;
   struct variable *variables;
@@ -137,7 +137,7 @@ struct CUlib_st {
 };
 
 void unload_context_modules(CUcontext context);
-CUresult check_function(CUfunction function);
+CUresult check_function(CUfunction function); /* CUDA_ERROR_INVALID_HANDLE if its module is unloaded */
 
 /* python.c */
 

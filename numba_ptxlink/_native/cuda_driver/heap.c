@@ -52,9 +52,9 @@ static struct allocation *range_at(uintptr_t address) {
 static CUresult insert_range(struct allocation range) {
   if (range_count == range_capacity) {
     const size_t capacity = 2 * range_capacity + 64;
-    struct allocation *grown = realloc(ranges, capacity * sizeof *ranges);
-    REQUIRE(grown, CUDA_ERROR_OUT_OF_MEMORY);
-    ranges = grown;
+    struct allocation *new_ranges = realloc(ranges, capacity * sizeof *ranges);
+    REQUIRE(new_ranges, CUDA_ERROR_OUT_OF_MEMORY);
+    ranges = new_ranges;
     range_capacity = capacity;
   }
   const size_t index = upper_bound(range.start);
@@ -98,28 +98,30 @@ static bool commit(uintptr_t end) {
 
 static size_t round_up(size_t size) { return (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
-/* Return the next free address after the cursor, or else after the start of the heap; 0 if there is none. */
+/* Return the next free address after the cursor, or else after the start of the heap; 0 if there is none. Make the
+   memory accessible, and move the cursor to its end. */
 static uintptr_t find_free_address(size_t size, size_t gap) {
   for (int pass = 0; pass < 2; ++pass, heap_cursor = heap_start) {
-    uintptr_t place = round_up(heap_cursor + gap);
-    size_t index = upper_bound(place);
-    /* Skip the allocation that contains the place, or ends less than a gap before it. */
+    uintptr_t candidate = round_up(heap_cursor + gap);
+    size_t index = upper_bound(candidate);
+    /* Skip the allocation that contains the candidate, or ends less than a gap before the candidate. */
     const struct allocation *previous = index ? &ranges[index - 1] : NULL;
-    if (previous && previous->start >= heap_start && previous->start + previous->size + gap > place)
-      place = round_up(previous->start + previous->size + gap);
+    if (previous && previous->start >= heap_start && previous->start + previous->size + gap > candidate)
+      candidate = round_up(previous->start + previous->size + gap);
     /* Skip allocations before which there is too little room. */
-    while (index < range_count && ranges[index].start < heap_end && place + size + gap > ranges[index].start) {
-      place = round_up(ranges[index].start + ranges[index].size + gap);
+    while (index < range_count && ranges[index].start < heap_end && candidate + size + gap > ranges[index].start) {
+      candidate = round_up(ranges[index].start + ranges[index].size + gap);
       ++index;
     }
-    if (place + size + gap <= heap_end && commit(place + size + gap)) {
-      heap_cursor = place + size;
-      return place;
+    if (candidate + size + gap <= heap_end && commit(candidate + size + gap)) {
+      heap_cursor = candidate + size;
+      return candidate;
     }
   }
   return 0;
 }
 
+/* Allocate memory; the caller holds the lock. The gap is as large as the allocation, up to MAX_GAP. */
 static CUresult allocate_locked(struct allocation *request) {
   const size_t size = round_up(request->size), gap = size < MAX_GAP ? size : MAX_GAP;
   const bool uses_device_memory = request->kind != PINNED_MEMORY;

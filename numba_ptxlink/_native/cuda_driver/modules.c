@@ -13,12 +13,12 @@ static CUfunction function_of(CUkernel kernel) { return (CUfunction)kernel; }
 
 static CUresult check_library(CUlibrary library) {
   CHECK(check_initialized());
-  return library && library->loaded ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  return library && library->is_loaded ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult check_function(CUfunction function) {
   CHECK(check_initialized());
-  return function && function->library->loaded ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  return function && function->library->is_loaded ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 /* Called by Python while a library is loaded */
@@ -69,21 +69,21 @@ static CUresult load(CUlibrary *library, CUcontext context, const void *image, c
                      void **values, unsigned count) {
   REQUIRE_VALUE(library && image);
   char message[MAX_MESSAGE_SIZE] = "";
-  CUlibrary loaded = calloc(1, sizeof *loaded);
-  REQUIRE(loaded, CUDA_ERROR_OUT_OF_MEMORY);
-  const CUresult result = python.load(loaded, image, message, sizeof message);
+  CUlibrary new_library = calloc(1, sizeof *new_library);
+  REQUIRE(new_library, CUDA_ERROR_OUT_OF_MEMORY);
+  const CUresult result = python.load(new_library, image, message, sizeof message);
   if (result != CUDA_SUCCESS) {
     if (!write_error_log(message, options, values, count)) python.log(message);
-    free(loaded);
+    free(new_library);
     return result;
   }
-  loaded->loaded = true;
-  loaded->context = context;
+  new_library->is_loaded = true;
+  new_library->context = context;
   pthread_mutex_lock(&driver_lock);
-  loaded->next = module_list;
-  module_list = loaded;
+  new_library->next = module_list;
+  module_list = new_library;
   pthread_mutex_unlock(&driver_lock);
-  *library = loaded;
+  *library = new_library;
   return CUDA_SUCCESS;
 }
 
@@ -95,7 +95,7 @@ static CUresult load_file(CUlibrary *library, CUcontext context, const char *pat
   fseek(file, 0, SEEK_END);
   const long size = ftell(file);
   rewind(file);
-  char *image = size >= 0 ? calloc(1, (size_t)size + 1) : NULL;
+  char *image = size >= 0 ? calloc(1, (size_t)size + 1) : NULL; /* PTX has to end with a null byte */
   const bool is_complete = image && fread(image, 1, (size_t)size, file) == (size_t)size;
   fclose(file);
   const CUresult result =
@@ -112,7 +112,7 @@ static void unload(CUlibrary library) {
       *link = library->next;
       break;
     }
-  library->loaded = false;
+  library->is_loaded = false;
   pthread_mutex_unlock(&driver_lock);
   for (struct variable *variable = library->variables; variable; variable = variable->next)
     remove_range(variable->address, VARIABLE | CONSTANT, NULL);

@@ -1,4 +1,4 @@
-/* Code that a program loads itself: cudaLibrary_t and cudaKernel_t are handles of the driver. */
+/* Load code that is no part of the program. The handles cudaLibrary_t and cudaKernel_t are handles of the driver. */
 #include "runtime.h"
 
 DEFINE_FORWARD(cudaLibraryLoadData,

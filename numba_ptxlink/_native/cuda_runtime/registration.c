@@ -59,14 +59,14 @@ static struct symbol *find_entry(struct symbol *table, size_t size, const void *
 static void add_symbol(struct symbol symbol) {
   pthread_mutex_lock(&table_lock);
   if (2 * symbol_count >= capacity) {
-    const size_t size = capacity ? 2 * capacity : 256;
-    struct symbol *table = calloc(size, sizeof *table);
-    if (!table) abort(); /* before main, where no error can be returned */
+    const size_t new_capacity = capacity ? 2 * capacity : 256;
+    struct symbol *new_symbols = calloc(new_capacity, sizeof *new_symbols);
+    if (!new_symbols) abort(); /* before main, where no error can be returned */
     for (size_t index = 0; index < capacity; ++index)
-      if (symbols[index].host) *find_entry(table, size, symbols[index].host) = symbols[index];
+      if (symbols[index].host) *find_entry(new_symbols, new_capacity, symbols[index].host) = symbols[index];
     free(symbols);
-    symbols = table;
-    capacity = size;
+    symbols = new_symbols;
+    capacity = new_capacity;
   }
   struct symbol *entry = find_entry(symbols, capacity, symbol.host);
   symbol_count += !entry->host;
@@ -74,7 +74,7 @@ static void add_symbol(struct symbol symbol) {
   pthread_mutex_unlock(&table_lock);
 }
 
-/* The registration of kernels that a program has loaded itself, whose handles stand for host addresses. */
+/* The registration of kernels that a program gets by cudaLibraryGetKernel: their handles stand for host addresses. */
 static struct registration loaded_kernels;
 
 void add_kernel(CUkernel kernel) {
@@ -177,6 +177,7 @@ static cudaError_t set_managed(const struct registration *registration, CUmodule
   return (cudaError_t)result;
 }
 
+/* Load a fat binary into a device, unless it is loaded; the caller holds load_lock. */
 static cudaError_t load_locked(struct registration *registration, int device) {
   CUmodule *module = &registration->modules[device];
   if (*module || registration->error) return registration->error;
@@ -185,13 +186,13 @@ static cudaError_t load_locked(struct registration *registration, int device) {
     for (int other = 0; other < MAX_DEVICES; ++other)
       if (registration->modules[other]) return not_supported("a __managed__ variable on two devices");
   const struct wrapper *wrapper = registration->wrapper;
-  const bool is_linked = wrapper->version == LINKED_VERSION && wrapper->linked && wrapper->linked[0];
-  cudaError_t error = is_linked ? link_and_load(wrapper, module) : (cudaError_t)cuModuleLoadData(module, wrapper);
+  const bool needs_link = wrapper->version == LINKED_VERSION && wrapper->linked && wrapper->linked[0];
+  cudaError_t error = needs_link ? link_and_load(wrapper, module) : (cudaError_t)cuModuleLoadData(module, wrapper);
   if (error == cudaSuccess && registration->has_managed) error = set_managed(registration, *module);
   return registration->error = error;
 }
 
-/* Load a fat binary into the current device, unless it is loaded; write the device. */
+/* Load a fat binary into the current device, unless it is loaded; write the number of the device. */
 static cudaError_t load(struct registration *registration, int *device) {
   CHECK(use_device());
   CHECK(find_current_device(device));
