@@ -69,7 +69,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "smallest is None or sized",
             CHECK,
         ),
-        ("_link/backends.py", "if release > self.newest", "if release >= self.newest", PLAN),
+        ("_link/backends.py", "if release > self.newest_release", "if release >= self.newest_release", PLAN),
         ("_link/backends.py", "version <= newest:", "version < newest:", PLAN),
         ("_link/backends.py", "return min(programs, drivers)", "return max(programs, drivers)", PLAN),
         ("_link/plan.py", "rejection.rank < Rank.UNUSABLE)", "rejection.rank <= Rank.UNUSABLE)", PLAN),

@@ -38,24 +38,24 @@ class Kind(NamedTuple):
         extensions: The extensions of its files, the usual one first.
         magic: The first bytes of its content; b"" if they vary.
         nvjitlink: The name in nvJitLink's enum `nvJitLinkInputType`; "" if nvJitLink does not link the kind.
-        artifact: Whether exports write files of the kind.
+        is_artifact: Whether exports write files of the kind.
     """
 
     name: str
     extensions: tuple[str, ...]
     magic: bytes = b""
     nvjitlink: str = ""
-    artifact: bool = False
+    is_artifact: bool = False
 
 
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind(PTX, (".ptx",), nvjitlink="PTX", artifact=True),
-        Kind(LTOIR, (".ltoir",), b"\xedCN\x7f", "LTOIR", artifact=True),
-        Kind(CUBIN, (".cubin",), nvjitlink="CUBIN", artifact=True),
+        Kind(PTX, (".ptx",), nvjitlink="PTX", is_artifact=True),
+        Kind(LTOIR, (".ltoir",), b"\xedCN\x7f", "LTOIR", is_artifact=True),
+        Kind(CUBIN, (".cubin",), nvjitlink="CUBIN", is_artifact=True),
         Kind(OBJECT, (".o", ".obj"), nvjitlink="OBJECT"),
-        Kind(FATBIN, (".fatbin",), b"\x50\xed\x55\xba", "FATBIN", artifact=True),
+        Kind(FATBIN, (".fatbin",), b"\x50\xed\x55\xba", "FATBIN", is_artifact=True),
         Kind(ARCHIVE, (".a", ".lib"), b"!<arch>\n", "LIBRARY"),
         Kind(CU, (".cu",)),
     )
@@ -63,7 +63,7 @@ KINDS = {
 """The kinds by name."""
 EXTENSIONS = {extension: kind.name for kind in KINDS.values() for extension in kind.extensions}
 """The name of the kind for each extension of files, such as "cu" for ".cu"."""
-ARTIFACTS = tuple(kind.name for kind in KINDS.values() if kind.artifact)
+ARTIFACTS = tuple(kind.name for kind in KINDS.values() if kind.is_artifact)
 """The names of the kinds that exports write."""
 
 

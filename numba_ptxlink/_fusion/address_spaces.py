@@ -71,8 +71,8 @@ def infer_address_spaces(body: Sequence[ptx.Statement], params: Collection[str])
             if base and ptx.width(base.type) == 64:
                 bases[index] = base
     unknown = _unknown_registers(bases.values(), writers, params)
-    known = [index for index, base in bases.items() if base not in unknown]
-    return ptx.apply_edits(body, {index: [_as_global_access(body[index])] for index in known})
+    global_indices = [index for index, base in bases.items() if base not in unknown]
+    return ptx.apply_edits(body, {index: [_as_global_access(body[index])] for index in global_indices})
 
 
 @functools.lru_cache(maxsize=1024)

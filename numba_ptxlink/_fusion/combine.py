@@ -349,7 +349,7 @@ def _choose_variables(modules: Sequence[ptx.Module]) -> dict[str, tuple[ptx.Vari
             if not isinstance(item, ptx.Declaration):
                 continue
             for variable in item.variables:
-                entry = variable, item.alone(variable) if len(item.variables) > 1 else item.text
+                entry = variable, item.text_of(variable) if len(item.variables) > 1 else item.text
                 previous = chosen.get(variable.name)
                 chosen[variable.name] = entry if previous is None else _choose_definition(previous, entry)
     return chosen

@@ -65,18 +65,20 @@ class CubinReader(NamedTuple):
     The linker or driver that reads a cubin, and the newest CUDA release whose cubins it accepts.
 
     Args:
-        newest: The newest CUDA release whose cubins the reader accepts.
+        newest_release: The newest CUDA release whose cubins the reader accepts.
         name: The name in messages.
         release: The requested CUDA release, if any: the newest installed ptxas up to it is preferred.
     """
 
-    newest: Release
+    newest_release: Release
     name: str
     release: Release | None = None
 
     def incompatibility(self, tool: Tool, release: Release) -> str:
         """Return why the reader may reject cubins of *tool* in *release*; "" if it accepts them."""
-        return f"{self.name} may not read code of {tool.title(release)}" if release > self.newest else ""
+        return (
+            f"{self.name} may not read code of {tool.title(release)}" if release > self.newest_release else ""
+        )
 
 
 class Tool(NamedTuple):
@@ -161,12 +163,12 @@ class Tool(NamedTuple):
         return f"{arch.sm}, which {self.title(release)} does not support"
 
 
-def _ptxas(reader: CubinReader | None) -> Release:
+def _ptxas_version(reader: CubinReader | None) -> Release:
     """Return the release of the newest installed ptxas whose cubins *reader* accepts."""
     from numba_ptxlink._tools import programs
 
     # The limits in the order in which they are tried.
-    max_releases = [*filter(None, (reader.release, reader.newest) if reader else ())]
+    max_releases = [*filter(None, (reader.release, reader.newest_release) if reader else ())]
     path_and_release = next(filter(None, map(programs.newest_ptxas, max_releases)), None)
     if path_and_release is None:
         readers = reader.name if reader else "linkers"
@@ -179,7 +181,7 @@ def _ptxas(reader: CubinReader | None) -> Release:
     return release
 
 
-def _linker(name: str) -> Callable[[CubinReader | None], Release]:
+def _linker_version(name: str) -> Callable[[CubinReader | None], Release]:
     """Return the `version` of the linker *name*."""
 
     def version(_: CubinReader | None) -> Release:
@@ -206,9 +208,11 @@ TOOLS = (
         lambda _: nvptxcompiler.facts().newest_ptx,
         lambda _: nvptxcompiler.facts().archs,
     ),
-    Tool("ptxas", "ptxas", PTXAS, _ptxas, newest_tested_isa, lambda _: ()),
-    Tool("nvjitlink", "nvJitLink", NVJITLINK, _linker("nvjitlink"), newest_tested_isa, _nvrtc_archs),
-    Tool("pynvjitlink", "nvJitLink", NVJITLINK, _linker("pynvjitlink"), newest_tested_isa, _nvrtc_archs),
+    Tool("ptxas", "ptxas", PTXAS, _ptxas_version, newest_tested_isa, lambda _: ()),
+    Tool("nvjitlink", "nvJitLink", NVJITLINK, _linker_version("nvjitlink"), newest_tested_isa, _nvrtc_archs),
+    Tool(
+        "pynvjitlink", "nvJitLink", NVJITLINK, _linker_version("pynvjitlink"), newest_tested_isa, _nvrtc_archs
+    ),
 )
 """The tools, in the order in which they are preferred."""
 

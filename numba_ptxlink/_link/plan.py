@@ -348,7 +348,7 @@ def unavailable_reason(
     """Return why no tool of this environment makes code for CUDA *release*, with the cure; "" if one does."""
     reader = environment.reader(release, options)
     releases = (tool.release(reader) for tool in environment.candidates(release, options))
-    if reader is None or any(installed and installed <= reader.newest for installed in releases):
+    if reader is None or any(installed and installed <= reader.newest_release for installed in releases):
         return ""
     needed = f"{dotted(release)} or older" if options.relocatable else f"{release[0]}"
     wheel = find.package_of_ptxas(release)

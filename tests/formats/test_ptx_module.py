@@ -68,7 +68,7 @@ def test_variables(case):
     (*_, item) = parse(HEAD + text).items
     assert all(variable.line for variable in item.variables)
     assert expected == [replace(variable, line=0, start=-1, end=-1) for variable in item.variables]
-    alone = "\n".join(map(item.alone, item.variables))
+    alone = "\n".join(map(item.text_of, item.variables))
     assert machine_code(HEAD + text) == machine_code(f"{HEAD}{alone}")
 
 

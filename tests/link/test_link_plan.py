@@ -25,7 +25,7 @@ def installed(linker=None, pynvjitlink=None, ptxas=None, major=None):
 
     def version_of(release, *, bound=False):
         def version(reader):
-            if release is None or (bound and (reader is None or release > reader.newest)):
+            if release is None or (bound and (reader is None or release > reader.newest_release)):
                 raise pl.LinkError("nvJitLink could not be loaded")
             return release
 

@@ -37,12 +37,12 @@ _FORMS: dict[Kind, str] = {
     "punctuation": r"<< | >> | <= | >= | == | != | && | \|\| | .",
     "end": r"\Z",
 }
-# A statement of a function, without comments: an instruction (guard, word, operands), a label, a directive or
-# a brace. Any other character is one with which no statement begins.
+# A statement of a function, without comments: an instruction (guard, mnemonic, operands), a label, a
+# directive or a brace. Any other character is one with which no statement begins.
 _STATEMENT = rf"""
     \s*
     (?: (?P<guard> @ \s* !? \s* [%\w$]+ \s+ )?
-        (?P<word> [a-z][\w.]* (?: ::\w[\w.]* )* ) (?![\w$.:]) \s*
+        (?P<mnemonic> [a-z][\w.]* (?: ::\w[\w.]* )* ) (?![\w$.:]) \s*
         (?P<operands> [^;:{{}}"@]* (?: (?: \{{[^;:{{}}"@]*\}} | :: ) [^;:{{}}"@]* )* ) ;
     |   (?P<label> [%\w$]+ ) \s* : (?!:)
     |   (?P<directive>
@@ -55,10 +55,10 @@ _STATEMENT = rf"""
     )"""
 # A section for debuggers, without comments, such as `.section .debug_loc { .b32 1, $L__tmp0 }`. Each text
 # matches in one way only, so that no search backtracks.
-_VALUE = r"-? [.%\w$]+ (?: \s* [+-] \s* [.%\w$]+ )?"
+_DWARF_VALUE = r"-? [.%\w$]+ (?: \s* [+-] \s* [.%\w$]+ )?"
 _DWARF = rf"""
     \.section \s+ \.[\w$]+ \s* \{{
-    (?: \s* [%\w$]+ \s* : | \s* \.b(?:8|16|32|64) \s+ {_VALUE} (?: \s*,\s* {_VALUE} )* )*
+    (?: \s* [%\w$]+ \s* : | \s* \.b(?:8|16|32|64) \s+ {_DWARF_VALUE} (?: \s*,\s* {_DWARF_VALUE} )* )*
     \s* \}}"""
 # A name after its first character. Excluded are modifiers, which follow a dot (`.f32`), and operators with a
 # parenthesis (`generic(x)`). The look-behind tests the character before the name only here, since a search is

@@ -75,7 +75,7 @@ class Function:
 
     Args:
         name: The symbol.
-        kind: "func" or "entry".
+        kind: "func" for a device function, "entry" for a kernel.
         linkage: "visible", "extern", "weak" or "common"; "" if the function is local to the module.
         results: The results: one, or several if they are registers.
         params: The parameters, in order.

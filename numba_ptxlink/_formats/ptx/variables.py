@@ -85,7 +85,7 @@ class Variable:
 
     Args:
         name: The symbol.
-        space: "global", "const", "shared", "local", "param" or "reg", with a bank as in "const[2]".
+        space: "global", "const", "shared", "local", "param", "tex" or "reg", with a bank as in "const[2]".
         type: The type of an element without its dot, such as "u32".
         linkage: "visible", "extern", "weak" or "common"; "" if the name is local to the module or a function.
         alignment: The alignment in bytes; 0 if none is declared.
@@ -183,8 +183,8 @@ class Declaration:
     def __str__(self) -> str:
         return self.text
 
-    def alone(self, variable: Variable) -> str:
-        """Return a statement that declares *variable* alone."""
+    def text_of(self, variable: Variable) -> str:
+        """Return a statement that declares only *variable*, one of the variables."""
         # The linkage, space and type come before the first name.
         head = self.text[: self.variables[0].start - self.start]
         return f"{head}{self.text[variable.start - self.start : variable.end - self.start]};"
