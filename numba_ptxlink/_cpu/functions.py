@@ -1,8 +1,8 @@
 """
 Translate a kernel or function, with all functions that it calls, to a module of LLVM IR.
 
-Each statement goes to the handler of its opcode. A kernel with barriers or warp operations becomes an LLVM
-coroutine, so that a thread can suspend; other kernels and functions become plain functions.
+Each instruction is translated by the handler of its opcode. A kernel with barriers or warp operations becomes
+an LLVM coroutine, so that a thread can suspend; other kernels and functions become ordinary functions.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _HANDLERS = {
     **WARP_MATRIX_HANDLERS,
     **CONTROL_HANDLERS,
 }
-# The numbers of operands that an opcode may have, if those are not two to five.
+# The numbers of operands that an opcode may have; from 2 to 5 for an opcode that is not listed.
 _OPERAND_COUNTS = {
     **dict.fromkeys(("ret", "exit", "trap", "griddepcontrol"), range(1)),
     **dict.fromkeys(("bra", "activemask", "stacksave", "stackrestore"), range(1, 2)),
@@ -60,8 +60,8 @@ _OPERAND_COUNTS = {
     **dict.fromkeys(("mbarrier", "bar", "barrier", "createpolicy"), range(1, 6)),
     "cp": range(6),
 }
-# %memory is the address of the coroutine's frame. If it is null, the kernel does not start, and returns the
-# size of the frame.
+# %memory is the address of memory for the coroutine's frame. If it is null, the kernel does not start, but
+# returns the size of the frame. The 16 is the alignment of the frame in bytes.
 _COROUTINE_BEGIN = """%identity = call token @llvm.coro.id(i32 16, ptr null, ptr null, ptr null)
   %size = call i64 @llvm.coro.size.i64()
   %is_query = icmp eq ptr %memory, null
@@ -82,7 +82,7 @@ class Translation(NamedTuple):
 
     Args:
         text: The LLVM module.
-        suspends: Whether a thread may suspend; a kernel is then a coroutine.
+        suspends: Whether a thread may suspend, so that a kernel is a coroutine.
         local_size: Bytes of local memory for each thread.
         shared_size: Bytes of static shared memory for each block.
         access_count: The number of checked accesses; each has an entry of 16 bytes in the region cache.
@@ -110,7 +110,10 @@ def param_offsets(params: Sequence[ptx.Variable]) -> list[int]:
 
 def translate(symbols: Symbols, entry: str, *, checks: Collection[str]) -> Translation:
     """
-    Return the LLVM module of a kernel or function, with the functions that it calls, and with its executor.
+    Return the LLVM module of a kernel or function, with the functions that it calls and an executor.
+
+    Python calls the executor, which runs a block of the kernel, or calls the function for each element of
+    arrays. A function that may suspend has no executor, since only a kernel can call it.
 
     Args:
         symbols: The symbols of the PTX module.
@@ -131,10 +134,9 @@ def translate(symbols: Symbols, entry: str, *, checks: Collection[str]) -> Trans
         texts.append(runtime.block_entry(function.name, suspends=suspends))
     elif not suspends:
         texts.append(runtime.elementwise_entry(function.name, len(function.results) + len(function.params)))
+    text = "\n".join((*module.global_values.values(), *texts, runtime.read_ir("program.ll")))
     return Translation(
-        module.shared.resolve(
-            "\n".join((*module.global_values.values(), *texts, runtime.read_ir("program.ll")))
-        ),
+        module.shared.resolve(text),
         suspends,
         local_size,
         module.shared.size,
@@ -144,7 +146,11 @@ def translate(symbols: Symbols, entry: str, *, checks: Collection[str]) -> Trans
 
 
 def declared_local_size(symbols: Symbols, entry: str) -> int:
-    """Return the most bytes of local memory that functions on one path of calls from a kernel declare."""
+    """
+    Return the bytes of the local variables that the PTX of a kernel and of its callees declares.
+
+    Only the functions on one path of calls count: the path whose variables are largest.
+    """
     graph = CallGraph(symbols.functions, entry, lambda: symbols.address_taken)
     declared = {
         name: sum(
@@ -160,7 +166,7 @@ def declared_local_size(symbols: Symbols, entry: str) -> int:
 
 
 def _translate_function(module: EntryModule, function: ptx.Function) -> tuple[str, int]:
-    """Return a function in LLVM IR, and the bytes of local memory of its frame."""
+    """Return a function in LLVM IR, and the bytes of local memory that it needs without its callees."""
     name, is_kernel, graph = function.name, function.kind == "entry", module.call_graph
     body, suspends = graph.bodies[name], function.name in graph.suspending
     b = Translator(module, function, find_labels(body), suspends=suspends)
@@ -170,26 +176,31 @@ def _translate_function(module: EntryModule, function: ptx.Function) -> tuple[st
             for pointer, offset in zip(b.pointers, param_offsets(function.params), strict=True)
         ]
     parameters = COMMON_PARAMETERS.format(local="%local")
-    if is_kernel and suspends:
+    # A coroutine cannot suspend in a callee, so functions that suspend are inlined into the kernel.
+    is_coroutine = is_kernel and suspends
+    if is_coroutine:
         signature = f'i64 @"ramp.{name}"({parameters}, ptr %memory) presplitcoroutine'
         b.emit(_COROUTINE_BEGIN)
     else:
+        # A kernel finds its parameters in the parameter buffer, %params.
         pointers = "" if is_kernel else "".join(f", ptr {pointer}" for pointer in b.pointers)
-        # A coroutine cannot suspend in a callee, so functions that suspend are inlined into the kernel.
-        signature = f'internal i8 @"f.{name}"({parameters}{pointers}){" alwaysinline" * suspends}'
+        attribute = " alwaysinline" if suspends else ""
+        signature = f'internal i8 @"f.{name}"({parameters}{pointers}){attribute}'
     b.emit_step_counters()
     if name in graph.recursive:
+        # The local memory of the thread ends at %limit, and the frame of this call at %top.
         top, limit = (b.emit_value(f"ptrtoint ptr {pointer} to i64") for pointer in ("%top", "%limit"))
         b.fault_unless(b.emit_op("icmp ule", "i64", top, limit), Fault.STACK_OVERFLOW)
     translate_body(b, body)
     b.begin_block("return")
-    if is_kernel and suspends:
+    if is_coroutine:
         b.begin_block("leave")
         b.store("i32", int(ThreadState.EXITED), "%thread_record", thread_field_offset("state"))
         b.begin_block("suspended")
         b.end_block(_COROUTINE_END)
     else:
-        # `Translator.call_function` reads the code: 0 returns, 1 ends the thread, 2 suspends it.
+        # The result tells the caller (`Translator.call_function`) how to go on. 0: the function has returned.
+        # 1: the thread ends. 2: the thread suspends.
         b.end_block("ret i8 0")
         b.begin_block("leave")
         b.end_block("ret i8 1")
@@ -200,7 +211,7 @@ def _translate_function(module: EntryModule, function: ptx.Function) -> tuple[st
 
 
 def find_labels(body: Sequence[tuple[int, ptx.Statement, ptx.Scope]]) -> dict[tuple[int, str], int]:
-    """Return the statement index of each label, by the number of its block in the function and its name."""
+    """Return the index of the statement of each label, by the number of its `{}` block and its name."""
     return {
         (scope.block, statement.name): index
         for index, statement, scope in body
@@ -209,7 +220,7 @@ def find_labels(body: Sequence[tuple[int, ptx.Statement, ptx.Scope]]) -> dict[tu
 
 
 def translate_body(b: Translator, body: Sequence[tuple[int, ptx.Statement, ptx.Scope]]) -> None:
-    """Translate the statements of a function."""
+    """Translate the statements of a function, each of which comes with its index and its scope."""
     b.origins = nan_bits.find_origins(body)
     latest_label = ""
     for index, statement, scope in body:
@@ -218,6 +229,7 @@ def translate_body(b: Translator, body: Sequence[tuple[int, ptx.Statement, ptx.S
             latest_label = statement.name
             b.begin_block(f"L{index}")
         elif isinstance(statement, ptx.Directive) and statement.keyword == "branchtargets":
+            # The label before the directive is the name by which `brx.idx` refers to it.
             b.branch_targets[latest_label] = statement.names
         elif isinstance(statement, ptx.Directive) and statement.keyword == "loc":
             b.source_location = statement
@@ -234,25 +246,27 @@ def translate_body(b: Translator, body: Sequence[tuple[int, ptx.Statement, ptx.S
 
 
 def _translate_instruction(b: Translator, instruction: ptx.Instruction) -> None:
-    """Translate an instruction; an unsupported one to a fault, which a thread raises if it gets there."""
-    mnemonic, label_after = parse_mnemonic(instruction.mnemonic), ""
-    begin = len(b.lines)
+    """Translate an instruction, or to a fault at run time if the CPU does not support it."""
+    mnemonic = parse_mnemonic(instruction.mnemonic)
+    begin, skip_label = len(b.lines), ""
     try:
         if instruction.guard:
-            guarded, label_after = b.unique_name(), b.unique_name()
-            b.cond_branch(b.read_operand(instruction.guard[1:].strip(), 1), guarded, label_after)
-            b.begin_block(guarded)
+            # Branch around the instruction if the predicate of a guard such as `@%p1` or `@!%p1` is false.
+            run_label, skip_label = b.unique_name(), b.unique_name()
+            predicate = b.read_operand(instruction.guard[1:].strip(), 1)
+            b.cond_branch(predicate, run_label, skip_label)
+            b.begin_block(run_label)
             begin = len(b.lines)
         if mnemonic.opcode == "call":
             call(b, ptx.parse_call(instruction))
         elif len(instruction.operands) not in _OPERAND_COUNTS.get(mnemonic.opcode, range(2, 6)):
-            raise UnsupportedInstruction  # noqa: TRY301 - as from a handler
+            raise UnsupportedInstruction  # noqa: TRY301 - as handlers do; one `except` is for all
         else:
             _HANDLERS.get(mnemonic.opcode, compute)(b, mnemonic, instruction.operands)
     except UnsupportedInstruction:
-        # The handler may have added a part of the instruction.
+        # Delete the lines that the handler has added before it raised the exception.
         del b.lines[begin:]
         b.block_is_open = True
         b.fault(Fault.UNDEFINED_FUNCTION if mnemonic.opcode == "call" else Fault.UNSUPPORTED)
-    if label_after:
-        b.begin_block(label_after)
+    if skip_label:
+        b.begin_block(skip_label)

@@ -1,4 +1,8 @@
-"""Launch kernels of PTX without a manifest on NumPy arrays, whose memory becomes regions."""
+"""
+Launch kernels on the CPU that are known by their PTX alone, without a manifest that describes parameters.
+
+The memory of each array argument becomes a region that the kernel may access.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ _POINTER_BYTES = struct.calcsize("P")
 
 def as_numpy(value: Any) -> Any:
     """
-    Return a NumPy array that shares the memory of *value*, None if *value* is no array.
+    Return a NumPy array that shares the memory of *value*; None if *value* is no array.
 
     Raises:
         ValueError: The array is masked, or in the memory of a device.
@@ -30,23 +34,31 @@ def as_numpy(value: Any) -> Any:
         raise ValueError("is a masked array; pass the array without its mask")
     if isinstance(value, (np.ndarray, np.generic)):
         return value if isinstance(value, np.ndarray) else None
-    is_tensor = hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__")
-    on_device = int(value.__dlpack_device__()[0]) != _DLPACK_CPU if is_tensor else False
-    if on_device or hasattr(value, "__cuda_array_interface__"):
+    has_dlpack = hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__")
+    # `__dlpack_device__` returns the type and the number of the device.
+    is_on_device = has_dlpack and int(value.__dlpack_device__()[0]) != _DLPACK_CPU
+    if is_on_device or hasattr(value, "__cuda_array_interface__"):
         raise ValueError("is an array on a device; copy it to the host, for example by .get() or .cpu()")
-    if is_tensor:
+    if has_dlpack:
         return np.from_dlpack(value)
     return np.asarray(value) if hasattr(value, "__array_interface__") else None
 
 
 def array_region(array: Any, name: str) -> Region:
-    """Return the memory of a NumPy array, from its lowest to its highest element; errors call it *name*."""
-    start = end = array_address(array)
+    """
+    Return the memory of a NumPy array, from its lowest to its highest element.
+
+    Args:
+        array: The array.
+        name: The name of the region in errors, such as "argument 1".
+    """
+    lowest = highest = array_address(array)
     for extent, stride in zip(array.shape, array.strides, strict=True):
+        # A negative stride leads to lower addresses.
         distance = (extent - 1) * stride
-        start, end = start + min(distance, 0), end + max(distance, 0)
-    size = end - start + array.itemsize if array.size else 0
-    return Region(start, size, bool(array.flags.writeable), name)
+        lowest, highest = lowest + min(distance, 0), highest + max(distance, 0)
+    size = highest - lowest + array.itemsize if array.size else 0
+    return Region(lowest, size, bool(array.flags.writeable), name)
 
 
 def array_address(array: Any) -> int:
@@ -58,36 +70,38 @@ class PtxKernel(Launchable):
     """
     A kernel of PTX, on the CPU: `kernel[grid, block](...)`, `kernel[grid, block, stream, shared](...)`.
 
-    PTX has the sizes of parameters, but not their types. So pass NumPy or ctypes numbers for numbers, NumPy
-    records, ctypes structs or `bytes` for structs, and NumPy arrays for pointers, or for an `array_view` with
-    the same number of dimensions. Arrays are written in place.
+    PTX has the sizes of parameters, but not their types. So pass a NumPy or ctypes number for a number; a
+    NumPy record, a ctypes struct or `bytes` for a struct; and a NumPy array for a pointer, or for an
+    `array_view` with the same number of dimensions. The kernel writes into the memory of the arrays.
 
     Args:
-        program: The program of the kernel.
-        name: The kernel's symbol.
+        program: The PTX module that contains the kernel.
+        name: The symbol of the kernel.
 
     Raises:
         LaunchError: The program has no such kernel.
     """
 
     def __init__(self, program: CpuProgram, name: str) -> None:
-        kernels = {key: function for key, function in program.functions.items() if function.kind == "entry"}
+        kernels = {
+            symbol: function for symbol, function in program.functions.items() if function.kind == "entry"
+        }
         if name not in kernels:
             known = ", ".join(kernels) or "none"
             raise LaunchError(f"The linked code has no kernel {short_repr(name)}; its kernels are: {known}.")
         super().__init__(name)
         self._program = program
-        self._sizes = byte_sizes(kernels[name].params)
+        self._param_sizes = byte_sizes(kernels[name].params)
 
     def _run(self, args: tuple[Any, ...], launch_config: Configuration) -> None:
-        if len(args) != len(self._sizes):
+        if len(args) != len(self._param_sizes):
             raise LaunchError(
-                f"Kernel {self.name} takes {len(self._sizes)} arguments, but {len(args)} were passed; pass "
-                "one for each parameter."
+                f"Kernel {self.name} takes {len(self._param_sizes)} arguments, but {len(args)} were passed; "
+                "pass one for each parameter."
             )
         regions: list[Region] = []
         params = []
-        for position, (value, size) in enumerate(zip(args, self._sizes, strict=True), start=1):
+        for position, (value, size) in enumerate(zip(args, self._param_sizes, strict=True), start=1):
             try:
                 params.append(_pack_argument(value, size, f"argument {position}", regions))
             except Exception as error:
@@ -99,24 +113,40 @@ class PtxKernel(Launchable):
 
 
 def _pack_argument(value: Any, size: int, name: str, regions: list[Region]) -> bytes:
-    """Return the bytes of an argument; add its memory to *regions*."""
+    """
+    Return the bytes of an argument, as the kernel finds them in its parameter buffer.
+
+    Args:
+        value: The argument.
+        size: The bytes of the parameter.
+        name: The name of the argument in errors.
+        regions: The memory of an array is added here.
+
+    Raises:
+        ValueError: The argument does not fit the parameter. The message goes on after "argument 1".
+    """
     if value is None and size == _POINTER_BYTES:
+        # A null pointer.
         return bytes(size)
     array = as_numpy(value)
     # NumPy records have a dtype, too.
     dtype = getattr(value if array is None else array, "dtype", None)
     if getattr(dtype, "hasobject", False) or not getattr(dtype, "isnative", True):
         raise ValueError("has Python objects, or another byte order than the CPU; pass a converted copy")
-    # CuPy and DLPack treat an array without dimensions as memory, too.
+    # An array without dimensions is a number, unless the parameter has the size of a pointer: CuPy passes the
+    # address of such an array, too.
     if array is not None and (array.shape or size == _POINTER_BYTES):
         if size == _POINTER_BYTES and not array.flags.forc:
             raise ValueError("is not contiguous; pass numpy.ascontiguousarray(x)")
         regions.append(array_region(array, name))
-        # An array_view begins with the pointer.
+        # An array_view consists of the pointer, the extents, and the strides in bytes.
         view = struct.pack(f"<Q{2 * array.ndim}q", array_address(array), *array.shape, *array.strides)
         if size in {_POINTER_BYTES, len(view)}:
             return view[:size]
-        raise ValueError(f"is an array of {array.ndim} dimensions; pass one for a pointer or an array_view")
+        raise ValueError(
+            f"is an array of {array.ndim} dimensions, which fits a pointer ({_POINTER_BYTES} bytes) or an "
+            f"array_view ({len(view)} bytes); pass a value of {size} bytes"
+        )
     try:
         content = bytes(value.tobytes() if hasattr(value, "tobytes") else memoryview(value).cast("B"))
     except TypeError as error:
