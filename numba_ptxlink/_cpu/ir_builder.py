@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# TBAA tags. Memory of the runtime never overlaps memory that PTX accesses, so LLVM need not reload the former
-# after a store to the latter.
+# Tags of type-based alias analysis: memory of the runtime never overlaps memory that PTX accesses, so that LLVM
+# need not load a value of the runtime again after a store of the program. program.ll defines the tags.
 RUNTIME_MEMORY, PROGRAM_MEMORY = "!tbaa !1", "!tbaa !2"
+# Metadata of program.ll: the first target of a branch is much more frequent.
+_LIKELY = "!prof !5"
 
 
 class IRBuilder:
@@ -17,11 +19,11 @@ class IRBuilder:
     An LLVM function under construction.
 
     Args:
-        global_values: Definitions and declarations of the module by name, to which the function adds others.
+        global_values: Declarations of the LLVM module by name. The function adds those that it needs.
 
     Attributes:
         prologue: Instructions of the entry block, such as `alloca`.
-        lines: Instructions and labels after that.
+        lines: Instructions and labels after the entry block.
         block_is_open: Whether the current block still needs a branch or a return at its end.
     """
 
@@ -30,12 +32,12 @@ class IRBuilder:
         self.prologue: list[str] = []
         self.lines: list[str] = []
         self.block_is_open = True
-        self._count = 0
+        self._name_count = 0
 
     def unique_name(self, stem: str = "b") -> str:
         """Return an unused name for a value or a block, without `%`."""
-        self._count += 1
-        return f"{stem}{self._count}"
+        self._name_count += 1
+        return f"{stem}{self._name_count}"
 
     def emit_value(self, text: str) -> str:
         """Add an instruction that has a result; return the result."""
@@ -48,7 +50,7 @@ class IRBuilder:
         self.lines.append(f"  {text}")
 
     def emit_op(self, opcode: str, ir_type: str, *operands: str | int) -> str:
-        """Add an instruction whose operands have one type; return its result."""
+        """Add an instruction whose operands have the same type, such as `add`; return its result."""
         return self.emit_value(f"{opcode} {ir_type} {', '.join(map(str, operands))}")
 
     def call(self, name: str, result: str, *arguments: str) -> str:
@@ -74,13 +76,13 @@ class IRBuilder:
         return result
 
     def alloca(self, ir_type: str) -> str:
-        """Add a local variable, which LLVM promotes to registers; return its address."""
+        """Add a local variable, which LLVM keeps in a register if it can; return its address."""
         name = f"%{self.unique_name('v')}"
         self.prologue.append(f"  {name} = alloca {ir_type}")
         return name
 
     def begin_block(self, name: str) -> None:
-        """Begin a basic block; an open one before it continues there."""
+        """Begin a basic block. If the block before it is open, that continues in the new one."""
         if self.block_is_open:
             self.emit(f"br label %{name}")
         self.lines.append(f"{name}:")
@@ -92,8 +94,8 @@ class IRBuilder:
         self.block_is_open = False
 
     def cond_branch(self, condition: str, if_true: str, if_false: str, *, likely: bool = False) -> None:
-        """End the current block by a conditional branch; *likely* says that the condition is mostly true."""
-        weights = ", !prof !5" if likely else ""
+        """End the current block by a branch to one of two labels; *likely*: the condition is mostly true."""
+        weights = f", {_LIKELY}" if likely else ""
         self.end_block(f"br i1 {condition}, label %{if_true}, label %{if_false}{weights}")
 
     def offset_pointer(self, base: str, offset: int) -> str:
@@ -109,28 +111,29 @@ class IRBuilder:
         self.emit(f"store {ir_type} {value}, ptr {self.offset_pointer(base, offset)}, {RUNTIME_MEMORY}")
 
     def resize(self, value: str, old_bits: int, new_bits: int, *, signed: bool = False) -> str:
-        """Return an integer truncated, or extended by zeros or its sign."""
+        """Return an integer with *new_bits*: truncated, or extended by zeros, or if *signed* by its sign."""
         if old_bits == new_bits:
             return value
-        opcode = "trunc" if old_bits > new_bits else "sext" if signed else "zext"
+        extension = "sext" if signed else "zext"
+        opcode = "trunc" if old_bits > new_bits else extension
         return self.emit_value(f"{opcode} i{old_bits} {value} to i{new_bits}")
 
     def split_bits(self, value: str, bits: int, count: int) -> list[str]:
-        """Return *count* equal parts of an integer with *bits*, the lowest first."""
-        size = bits // count
-        shifted = [self.emit_op("lshr", f"i{bits}", value, size * index) for index in range(1, count)]
-        return [self.resize(part, bits, size) for part in (value, *shifted)]
+        """Split an integer with *bits* into *count* parts of equal width; return them, the lowest first."""
+        part_bits = bits // count
+        shifted = [self.emit_op("lshr", f"i{bits}", value, part_bits * index) for index in range(1, count)]
+        return [self.resize(part, bits, part_bits) for part in (value, *shifted)]
 
-    def join_bits(self, parts: Sequence[str], size: int) -> str:
-        """Return the integer that consists of *parts* with *size* bits each, the lowest first."""
-        bits = size * len(parts)
-        result = self.resize(parts[0], size, bits)
+    def join_bits(self, parts: Sequence[str], part_bits: int) -> str:
+        """Return the integer that consists of *parts* with *part_bits* each, the lowest first."""
+        bits = part_bits * len(parts)
+        result = self.resize(parts[0], part_bits, bits)
         for index, part in enumerate(parts[1:], start=1):
-            shifted = self.emit_op("shl", f"i{bits}", self.resize(part, size, bits), size * index)
+            shifted = self.emit_op("shl", f"i{bits}", self.resize(part, part_bits, bits), part_bits * index)
             result = self.emit_op("or", f"i{bits}", result, shifted)
         return result
 
     def to_text(self, signature: str) -> str:
-        """Return the definition of the function."""
+        """Return the definition of the function; *signature* is the text between `define` and the body."""
         blocks = ("entry:", *self.prologue, "  br label %start", "start:", *self.lines)
         return "\n".join((f"define {signature} {{", *blocks, "}"))

@@ -12,15 +12,18 @@ from numba_ptxlink.errors import LaunchError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# LLVM is used by one thread at a time.
 _lock = Lock()
-# The seconds for which the end of the process waits for a compilation.
-_MAX_COMPILE_SECONDS = 60
+# For how long the end of the process waits for a compilation.
+_MAX_WAIT_SECONDS = 60
 _MIN_LLVM_VERSION = (20, 0, 0)
+_FRAME_ALIGNMENT_BYTES = 64
 
 
 def stop_compiling() -> None:
-    """Wait until no thread compiles, and keep threads from compiling. Called at the end of the process."""
-    _lock.held.acquire(timeout=_MAX_COMPILE_SECONDS)
+    """Wait until no thread compiles, and let no thread compile later. Called at the end of the process."""
+    # The lock is never released.
+    _lock.held.acquire(timeout=_MAX_WAIT_SECONDS)
 
 
 @functools.cache
@@ -40,7 +43,7 @@ def _load_llvm() -> Any:
 @functools.cache
 def target() -> Sequence[str]:
     """
-    Return everything besides the IR that machine code depends on: versions, the CPU, and its features.
+    Return everything but the IR that machine code depends on: versions, the CPU, and its features.
 
     Raises:
         LaunchError: llvmlite is too old.
@@ -58,18 +61,18 @@ def add_symbol(name: str, address: int) -> None:
     _load_llvm().add_symbol(name, address)
 
 
-def _create_target_machine(level: int) -> Any:
+def _create_target_machine(optimization_level: int) -> Any:
     llvm = _load_llvm()
     *_, cpu, features = target()
     host = llvm.Target.from_default_triple()
-    return host.create_target_machine(cpu=cpu, features=features, opt=level, jit=True)
+    return host.create_target_machine(cpu=cpu, features=features, opt=optimization_level, jit=True)
 
 
 def _parse(text: str, machine: Any) -> Any:
     llvm = _load_llvm()
-    # `coro.end` returned a value before LLVM 22.
+    # {END} is the result type of `llvm.coro.end`, which is void since LLVM 22.
     text = text.replace("{END}", "void" if llvm.llvm_version_info >= (22, 0, 0) else "i1")
-    # The coroutine passes lay out frames, so they need the alignments of the target already.
+    # LLVM's passes for coroutines lay out frames, for which they need the alignments of the target.
     module = llvm.parse_assembly(f'target datalayout = "{machine.target_data}"\n{text}')
     module.verify()
     return module
@@ -86,15 +89,23 @@ def compile_ir(text: str) -> bytes:
 
 
 def frame_size(ramp: int) -> int:
-    """Return the bytes of a coroutine's frame, by calling the ramp function at *ramp* with a null frame."""
-    pointers, integers = [ctypes.c_void_p] * 4, [ctypes.c_int32] * 3
-    function = ctypes.CFUNCTYPE(ctypes.c_int64, *pointers, *integers, *[ctypes.c_void_p] * 3)(ramp)
-    return -(-int(function(*[None] * 4, 0, 0, 0, *[None] * 3)) // 64) * 64
+    """
+    Return the bytes of a coroutine's frame, rounded up to a multiple of 64 for the alignment of the next one.
+
+    Args:
+        ramp: The address of the ramp, the function that starts the coroutine. If its last parameter, the
+            address of the frame, is null, the ramp only returns the size.
+    """
+    # COMMON_PARAMETERS and the frame: four pointers, threadIdx, and three pointers.
+    pointer, integer = ctypes.c_void_p, ctypes.c_int32
+    function = ctypes.CFUNCTYPE(ctypes.c_int64, *[pointer] * 4, *[integer] * 3, *[pointer] * 3)(ramp)
+    size = int(function(*[None] * 4, 0, 0, 0, *[None] * 3))
+    return -(-size // _FRAME_ALIGNMENT_BYTES) * _FRAME_ALIGNMENT_BYTES
 
 
 class LoadedCode:
     """
-    Object code in memory, which may refer to object code that was added before.
+    Object code in memory, ready to run. Object code may refer to symbols of that which was added before it.
 
     Args:
         objects: Object code, as `compile_ir` returns it.
@@ -103,13 +114,13 @@ class LoadedCode:
     def __init__(self, *objects: bytes) -> None:
         with _lock.held:
             llvm = _load_llvm()
-            # The engine compiles an empty module, which takes half as long without optimisation.
+            # The engine needs a module: compile an empty one, which takes half as long without optimisation.
             self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _create_target_machine(0))
             self.add(*objects)
         self._addresses: dict[str, int] = {}
 
     def add(self, *objects: bytes) -> None:
-        """Load more object code. Code that is loaded already may run meanwhile."""
+        """Load more object code. Other threads may run the code that is loaded already meanwhile."""
         with _lock.held:
             for code in objects:
                 self._engine.add_object_file(_load_llvm().object_file.ObjectFileRef.from_data(code))
@@ -118,8 +129,7 @@ class LoadedCode:
     def address(self, name: str) -> int:
         """Return the address of a function or a variable."""
         if name not in self._addresses:
-            # Hold the lock: a look-up finalises the memory of all code, also of code that another thread
-            # loads.
+            # Hold the lock: a look-up also finishes the code that another thread is just loading.
             with _lock.held:
                 self._addresses[name] = self._engine.get_global_value_address(name)
         return self._addresses[name]

@@ -182,7 +182,7 @@ extern "C" __global__ void apply(view x, double* sum, int8_t n) {
         ((x, total, np.int32(3)), r"argument 3, .* of 1 bytes, .* has 4 bytes; pass a value of 1 bytes"),
         (
             (x.reshape(2, 2), total, np.int8(3)),
-            "array of 2 dimensions, which fits a pointer (8 bytes) or an array_view (40 bytes)",
+            r"array of 2 dimensions, which fits a pointer \(8 bytes\) or an array_view \(40 bytes\); pass",
         ),
         ((x, launches.array(1, "<f8"), np.int8(3)), "an array on a device; copy it to the host"),
     ):
