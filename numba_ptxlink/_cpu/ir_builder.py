@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Tags of type-based alias analysis: memory of the runtime never overlaps memory that PTX accesses, so that LLVM
-# need not load a value of the runtime again after a store of the program. program.ll defines the tags.
+# Tags of type-based alias analysis: memory of the runtime never overlaps memory that PTX accesses, so that
+# LLVM need not load a value of the runtime again after a store of the program. program.ll defines the tags.
 RUNTIME_MEMORY, PROGRAM_MEMORY = "!tbaa !1", "!tbaa !2"
 # Metadata of program.ll: the first target of a branch is much more frequent.
 _LIKELY = "!prof !5"
