@@ -71,11 +71,11 @@ def compare(function: Udf, *arguments: Any, seed: int | None = None) -> list[Dif
     Call *function* in Python and, compiled, on the CPU; return the calls whose results differ. Needs no GPU.
 
     Python computes with int, float and complex. If the results differ, it computes again with NumPy scalars,
-    for elements of arrays and for random floats narrower than 64 bits. A call that agrees with either is no
-    difference. Python's result is converted to the C type: integers wrap around. Floats may differ by 2048
-    units in the last place of the narrowest type of the signature, and zeros by their sign. A trap agrees
-    with an exception in Python, an access out of an array with an IndexError. Arrays, of which Python gets
-    copies, are compared after the call.
+    for elements of arrays and for random floats narrower than 64 bits. A call is a difference only if the
+    compiled result agrees with neither result of Python. Python's result is converted to the C type: integers
+    wrap around. Floats may differ by 2048 units in the last place of the narrowest type of the signature, and
+    zeros by their sign. A trap agrees with an exception in Python, an access out of an array with an
+    IndexError. Arrays, of which Python gets copies, are compared after the call.
 
     Args:
         function: A function with @udf.

@@ -105,10 +105,10 @@ def link(
         fast_math: Whether to use fast arithmetic: *ftz* and *fma* are True, and *prec_div* and *prec_sqrt*
             False, if they are None; and functions in CUDA C++ and Python are approximate.
         include_dirs: A directory, or several, that `#include` searches before the toolkit's and this
-            package's. `#include "..."` first searches the directory of a source file; for text, the working
-            directory.
+            package's. `#include "..."` first searches the directory of the source file, or the working
+            directory if the source is text.
         headers: Headers held in memory, by the name that `#include` uses.
-        defines: Macros for CUDA C++ and their values; None defines without a value.
+        defines: Macros for CUDA C++ and their values; None defines a macro without a value.
         cxx_standard: The C++ standard, such as "c++20"; the default of NVRTC if None.
         name_expressions: C++ names of kernels and variables, such as "scale<float>" and "ns::count":
             templates are instantiated, and `lowered_names` of the result has the symbols. Each CUDA C++ input
@@ -121,9 +121,9 @@ def link(
             Another tool is never used instead.
         checks: The comparisons before the link. "all": PTX and CUDA C++ with each other, and manifests of
             exports with the other inputs; CUDA C++ that becomes LTO-IR is compiled once more for that, in a
-            child process. "none": only PTX that is too new and cubins for another architecture are refused,
-            after which later links in this process would give wrong results or deadlock.
-            NUMBA_PTXLINK_CHECKS by default, or "all".
+            child process. "none": no comparison; refused are only PTX that is too new and cubins for another
+            architecture, since nvJitLink would reject them, and later links in this process would then give
+            wrong results or deadlock. NUMBA_PTXLINK_CHECKS by default, or "all".
         inline: The calls between PTX inputs that are inlined, if all inputs are PTX. "auto": calls of small
             functions and of functions with one caller; "all": those within one input too; "none": no call,
             and nvJitLink links. NUMBA_PTXLINK_INLINE by default, or "auto".
@@ -135,9 +135,9 @@ def link(
         front_end: The front end that compiles UDFs whose decorator names none, as for `export`.
 
     Raises:
-        ExportError: The PTX needs a newer version than the requested one.
+        ExportError: The PTX needs a newer version than *cuda* or *ptx_isa* allows.
         LinkError: An input could not be read, compiled or linked, the inputs contradict each other, or the
-            backend cannot do it. The error has inputs, flags and log.
+            backend cannot link them. The error has inputs, flags and log.
         AssembleError: A single PTX could not be assembled.
         ConfigError: *arch* is no GPU architecture, *cuda* or *ptx_isa* is not known, or *backend*, *checks*
             or *inline* is none of its choices, or another option is of the wrong type.

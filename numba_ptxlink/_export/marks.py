@@ -241,9 +241,9 @@ def udf(signature: Any = None, **options: Unpack[MarkOptions]) -> Callable[[Any]
             header includes their definitions and asserts that their layouts match.
         include: The headers that define these structs, as the generated header includes them: "particle.h",
             or "<particle.h>".
-        const: The parameters, pointers and arrays, through which the function only reads: `const T*` in C++.
+        const: The names of pointers and arrays through which the function only reads: `const T*` in C++.
             The package does not check it: a function that writes through one is like a `const_cast` in C++.
-        restrict: The pointers to memory that no other pointer refers to while the function runs:
+        restrict: The names of pointers to memory that no other pointer refers to while the function runs:
             `__restrict__` in C++. The caller promises it; the package does not check it.
         front_end: The compiler: "numba-cuda" or "numba-cuda-mlir". By default the one whose types, functions
             and modules the function uses; otherwise an installed one, numba-cuda first.
@@ -279,8 +279,8 @@ def kernel(
         namespace: A namespace of C++ in which the kernel is declared, too, by its symbol.
         structs: Structs that C++ defines for dtypes and named tuples, as for `udf`.
         include: The headers that define these structs.
-        const: The parameters, pointers and arrays, through which the kernel only reads, as for `udf`.
-        restrict: The pointers to memory that no other pointer refers to, as for `udf`.
+        const: The names of pointers and arrays through which the kernel only reads, as for `udf`.
+        restrict: The names of pointers to memory that no other pointer refers to, as for `udf`.
         front_end: The compiler: "numba-cuda" or "numba-cuda-mlir", as for `udf`.
 
     Raises:
