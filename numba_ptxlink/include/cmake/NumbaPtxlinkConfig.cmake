@@ -6,10 +6,10 @@
 #                           [OUTPUT_DIRECTORY DIR] [OPTIONS OPTION...] [HOST] [QUIET])
 #
 # adds the target NAME, a static library of the functions and kernels in Python files. Targets that link NAME find the
-# header NAME.h, and their device link includes its device code: as machine code, or as LTO-IR if
+# header NAME.h, and their device link includes the device code of NAME: as machine code, or as LTO-IR if
 # INTERPROCEDURAL_OPTIMIZATION is on. With several SOURCES, there is one header for each, with the name of the source.
-# The target runs one command. It runs the command again after a change of a file that Python has imported or read, or
-# of one of DEPENDS:
+# The target runs one command, and runs it again after a change of a file that Python has imported or read, or of one
+# of DEPENDS:
 #
 #   numba-ptxlink export udfs.py --name NAME -o DIR --arch sm_80 --arch sm_90 --emit object,KIND... -I DIR... OPTION...
 #
@@ -49,8 +49,8 @@ if(NOT NUMBA_PTXLINK_EXECUTABLE)
       "The command numba-ptxlink is not on PATH; activate its environment, or set NUMBA_PTXLINK_EXECUTABLE.")
   return()
 endif()
-# NUMBA_PTXLINK_EXECUTABLE stays in the cache of the build folder after the environment has been moved or deleted, or
-# its Python replaced.
+# Run the command once: the cache of the build folder keeps NUMBA_PTXLINK_EXECUTABLE after the environment has been moved
+# or deleted, or its Python replaced.
 execute_process(COMMAND "${NUMBA_PTXLINK_EXECUTABLE}" --version
                 RESULT_VARIABLE _numba_ptxlink_status OUTPUT_QUIET ERROR_VARIABLE _numba_ptxlink_error)
 if(NOT _numba_ptxlink_status EQUAL 0)
@@ -74,39 +74,39 @@ foreach(policy IN ITEMS CMP0054 CMP0057 CMP0116)
   endif()
 endforeach()
 
-function(_numba_ptxlink_archs result)
-  set(archs)
+function(_numba_ptxlink_arch_flags result)
+  set(flags)
   foreach(architecture IN LISTS ARGN)
     string(REGEX REPLACE "-(real|virtual)$" "" number "${architecture}")
     if(number MATCHES "^[0-9]+[af]?$")
-      list(APPEND archs --arch "sm_${number}")
+      list(APPEND flags --arch "sm_${number}")
     elseif(architecture MATCHES "^(native|all|all-major)$")
-      list(APPEND archs --arch "${architecture}")
+      list(APPEND flags --arch "${architecture}")
     else()
       message(FATAL_ERROR "numba_ptxlink_add_library() needs architectures such as 80, 90a or native, and not "
                           "\"${architecture}\"; give ARCHITECTURES, or set CMAKE_CUDA_ARCHITECTURES.")
     endif()
   endforeach()
-  set(${result} "${archs}" PARENT_SCOPE)
+  set(${result} "${flags}" PARENT_SCOPE)
 endfunction()
 
 function(numba_ptxlink_add_library name)
   cmake_parse_arguments(PARSE_ARGV 1 export "HOST;QUIET" "MODULE;OUTPUT_DIRECTORY"
                         "SOURCES;ARCHITECTURES;EMIT;INCLUDE_DIRECTORIES;DEPENDS;OPTIONS")
-  # A CMake function can read the variables of its caller, so the lists have to be emptied first.
-  set(source)
+  # A CMake function can read the variables of its caller, so empty the lists that are appended to.
+  set(inputs)
   set(stems)
   set(depends)
-  list(LENGTH export_SOURCES count)
+  list(LENGTH export_SOURCES source_count)
   if(export_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "numba_ptxlink_add_library() got the unknown arguments ${export_UNPARSED_ARGUMENTS}; remove them.")
   elseif("${export_OPTIONS}" MATCHES "(^|[;:])((-o|--out-dir|--name|--depfile)([;=>]|$))")
     message(FATAL_ERROR "numba_ptxlink_add_library(${name}) has ${CMAKE_MATCH_3} among its OPTIONS, and targets that "
                         "link ${name} would not find its files; give OUTPUT_DIRECTORY, or rename the target.")
-  elseif(export_MODULE AND count EQUAL 0)
-    set(source --module "${export_MODULE}" --name "${name}")
+  elseif(export_MODULE AND source_count EQUAL 0)
+    set(inputs --module "${export_MODULE}" --name "${name}")
     set(stems "${name}")
-  elseif(NOT count EQUAL 0 AND NOT export_MODULE)
+  elseif(NOT source_count EQUAL 0 AND NOT export_MODULE)
     foreach(file IN LISTS export_SOURCES)
       get_filename_component(file "${file}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_SOURCE_DIR}")
       get_filename_component(stem "${file}" NAME_WLE)
@@ -119,12 +119,12 @@ function(numba_ptxlink_add_library name)
         message(FATAL_ERROR "numba_ptxlink_add_library(${name}) has ${file} among its SOURCES, and there is no such file; "
                             "correct the path, or set the file's property GENERATED if the build writes it.")
       endif()
-      list(APPEND source "${file}")
+      list(APPEND inputs "${file}")
       list(APPEND stems "${stem}")
     endforeach()
-    set(depends ${source})
-    if(count EQUAL 1)
-      list(APPEND source --name "${name}")
+    set(depends ${inputs})
+    if(source_count EQUAL 1)
+      list(APPEND inputs --name "${name}")
       set(stems "${name}")
     endif()
   else()
@@ -159,7 +159,7 @@ function(numba_ptxlink_add_library name)
     message(FATAL_ERROR "numba_ptxlink_add_library(${name}) needs an architecture; give ARCHITECTURES, set "
                         "CMAKE_CUDA_ARCHITECTURES, or give HOST for functions that no kernel calls.")
   endif()
-  _numba_ptxlink_archs(archs ${export_ARCHITECTURES})
+  _numba_ptxlink_arch_flags(arch_flags ${export_ARCHITECTURES})
   if(NOT export_OUTPUT_DIRECTORY)
     set(export_OUTPUT_DIRECTORY "${name}")
   endif()
@@ -176,9 +176,9 @@ function(numba_ptxlink_add_library name)
     list(APPEND kinds host)
   endif()
   list(REMOVE_DUPLICATES kinds)
-  set(with_object FALSE)
+  set(has_object FALSE)
   if("object" IN_LIST kinds)
-    set(with_object TRUE)
+    set(has_object TRUE)
   endif()
   list(JOIN kinds "," kinds)
   # COMMAND_EXPAND_LISTS splits each option at its semicolons. That is right for a generator expression, which may give
@@ -215,14 +215,14 @@ function(numba_ptxlink_add_library name)
   foreach(stem IN LISTS stems)
     list(APPEND manifests "${directory}/${stem}.json")
     list(APPEND headers "${directory}/${stem}.h")
-    if(with_object)
+    if(has_object)
       list(APPEND objects "${directory}/${stem}.o")
     endif()
     if(export_HOST)
       list(APPEND host_sources "${directory}/${stem}.host.cpp")
     endif()
   endforeach()
-  list(GET manifests 0 first)
+  list(GET manifests 0 first_manifest)
   # Delete headers of an earlier configuration from the target's default folder, since they could still be included.
   file(GLOB old_headers "${CMAKE_CURRENT_BINARY_DIR}/${name}/*.h")
   foreach(header IN LISTS old_headers)
@@ -239,11 +239,11 @@ function(numba_ptxlink_add_library name)
     OUTPUT ${manifests}
     BYPRODUCTS ${objects} ${headers} ${host_sources}
     COMMAND "${CMAKE_COMMAND}" -E env ${compilers}
-            "${NUMBA_PTXLINK_EXECUTABLE}" export ${source} -o "${directory}"
-            ${archs} --emit "${kinds}" --depfile "${first}.d" ${include_flags}
+            "${NUMBA_PTXLINK_EXECUTABLE}" export ${inputs} -o "${directory}"
+            ${arch_flags} --emit "${kinds}" --depfile "${first_manifest}.d" ${include_flags}
             ${options}
     DEPENDS ${depends}
-    DEPFILE "${first}.d"
+    DEPFILE "${first_manifest}.d"
     WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}"
     COMMENT "Exporting ${name}"
     COMMAND_EXPAND_LISTS
@@ -251,29 +251,30 @@ function(numba_ptxlink_add_library name)
 
   add_library(${name} STATIC ${manifests} ${objects} ${host_sources})
   if(CMAKE_GENERATOR MATCHES "Makefiles")
-    # Makefiles do not notice that BYPRODUCTS were deleted. So delete the manifest then, and all files are exported
-    # again.
+    # Makefiles do not notice that BYPRODUCTS were deleted. So if one is missing, delete the manifest: make then exports
+    # all files again.
     add_custom_target(${name}_exported
-      COMMAND sh -c "for file do test -e \"$file\" || rm -f \"$0\"; done" "${first}" ${objects} ${headers} ${host_sources}
+      COMMAND sh -c "for file do test -e \"$file\" || rm -f \"$0\"; done" "${first_manifest}" ${objects} ${headers} ${host_sources}
       VERBATIM)
     add_dependencies(${name} ${name}_exported)
   endif()
   set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
   if(export_HOST)
-    # These options come after those of the project, and undo options that could change results.
+    # These options come after those of the project, and undo options that could change results: the host version has
+    # to compute the same values as the device version.
     set_source_files_properties(${host_sources} PROPERTIES GENERATED TRUE LANGUAGE CXX SKIP_UNITY_BUILD_INCLUSION TRUE
                                 COMPILE_OPTIONS "-ffp-contract=off;-fno-fast-math")
     target_include_directories(${name} PRIVATE ${include_directories} ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
   endif()
-  set(language CXX)
+  set(linker_language CXX)
   if("CUDA" IN_LIST languages)
-    set(language CUDA)
+    set(linker_language CUDA)
   endif()
-  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE ${language} NUMBA_PTXLINK_DIRECTORY "${directory}")
+  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE ${linker_language} NUMBA_PTXLINK_DIRECTORY "${directory}")
   # The exported headers include array_view.h, so it is installed with them.
-  get_filename_component(include "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/.." ABSOLUTE)
-  target_sources(${name} INTERFACE FILE_SET HEADERS BASE_DIRS "${directory}" "${include}"
-                 FILES ${headers} "${include}/numba_ptxlink/array_view.h")
+  get_filename_component(include_folder "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/.." ABSOLUTE)
+  target_sources(${name} INTERFACE FILE_SET HEADERS BASE_DIRS "${directory}" "${include_folder}"
+                 FILES ${headers} "${include_folder}/numba_ptxlink/array_view.h")
   target_include_directories(${name} INTERFACE ${include_directories})
 endfunction()
 
