@@ -177,11 +177,11 @@ def status() -> Status:
     """Return the state of the plugin and its reason. Imports neither numba nor CUDA."""
     counts = _counts()
     with _lock.held:
-        reported = _reported_activation()
+        reported_activation = _reported_activation()
         return Status(
-            active=reported.active,
-            reason=reported.reason,
-            trigger=reported.trigger,
+            active=reported_activation.active,
+            reason=reported_activation.reason,
+            trigger=reported_activation.trigger,
             backend=_backend(),
             versions=_versions(("numba", *FRONT_ENDS, "cuda.core", "cuda.bindings")),
             front_ends=tuple(_front_end_status(activation) for activation in _activations.values()),

@@ -143,14 +143,14 @@ def compare_functions(
     seed = secrets.randbits(32) if seed is None else seed
     compiler = choice.common_front_end(udfs, front_end)
     exported = export(udfs, name="compared", arch=_ARCH, emit=["ptx"], front_end=front_end)
-    loaded: Any = library.load(exported, device="cpu", steps=_MAX_STEPS)
+    compiled_library: Any = library.load(exported, device="cpu", steps=_MAX_STEPS)
     # Deferred, since importing this module must not require NumPy, which `load` has checked for.
     from ._comparison.tally import Tally
 
     comparison = Comparison({}, [], left_out, seed)
-    for udf, name in zip(udfs, loaded, strict=True):
+    for udf, name in zip(udfs, compiled_library, strict=True):
         types, result = signatures.arguments(udf, compiler)
-        compiled_function = loaded[name]
+        compiled_function = compiled_library[name]
         if any(_holds_dates(compiler, ty) for ty in types):
             left_out[name] = "dates are integers in C, which have no NaT"
             continue

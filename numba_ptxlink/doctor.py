@@ -217,8 +217,8 @@ def _import_front_ends() -> dict[str, Problem]:
 def _front_end_problems(status: _plugin.Status, import_problems: Mapping[str, Problem]) -> Iterator[Problem]:
     """Yield the front ends that are missing, cannot be imported, or do not have an active plugin."""
     front_ends = registry.front_ends()
-    installed = [front_end.name for front_end in front_ends if registry.is_installed(front_end)]
-    if not installed:
+    installed_names = [front_end.name for front_end in front_ends if registry.is_installed(front_end)]
+    if not installed_names:
         extras = " or ".join(f"'numba-ptxlink[{front_end.extra}]'" for front_end in front_ends)
         yield Problem(
             "no-front-end",
@@ -228,7 +228,7 @@ def _front_end_problems(status: _plugin.Status, import_problems: Mapping[str, Pr
     for state in status.front_ends:
         if state.name in import_problems:
             yield import_problems[state.name]
-        elif state.name in installed and not state.active and (cure := _activation_cure(state.reason)):
+        elif state.name in installed_names and not state.active and (cure := _activation_cure(state.reason)):
             yield Problem("not-active", f"the plugin is not active in {state.name}: {state.reason}", cure)
     if status.active and status.trigger == "entry point":
         yield Problem(

@@ -283,8 +283,8 @@ def _compile_python(  # noqa: PLR0917 - children pass positional arguments
 def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:
     """Return the kinds in *emit*: one, several, or text with commas."""
     kinds = tuple(map(str.strip, emit.split(","))) if isinstance(emit, str) else as_texts("emit", emit)
-    unknown = [kind for kind in kinds if kind not in EMIT]
-    if unknown or not kinds:
-        names = ", ".join(filter(None, unknown)) or "nothing"
+    unknown_kinds = [kind for kind in kinds if kind not in EMIT]
+    if unknown_kinds or not kinds:
+        names = ", ".join(filter(None, unknown_kinds)) or "nothing"
         raise ExportError(f"Cannot emit {names}; the kinds are {', '.join(EMIT)}.")
     return kinds

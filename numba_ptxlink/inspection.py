@@ -206,18 +206,19 @@ def _inspect_container(source: Input, arch: Arch | None, *, sass: bool) -> Inspe
     pieces = programs.pieces(source.code, source.name)
     if pieces is None:
         return replace(empty, notes=(programs.NO_CUOBJDUMP,))
-    selected = [piece for piece in pieces if arch is None or piece.arch == arch.sm]
-    if not selected:
+    selected_pieces = [piece for piece in pieces if arch is None or piece.arch == arch.sm]
+    if not selected_pieces:
         archs = ", ".join(dict.fromkeys(piece.arch for piece in pieces)) or "no GPU"
         return replace(empty, notes=(f"The file has code for {archs}.",))
-    are_few = len(selected) <= _MAX_DISASSEMBLED_PIECES
+    has_few_pieces = len(selected_pieces) <= _MAX_DISASSEMBLED_PIECES
     parts = tuple(
-        _inspect_piece(source, piece, sass=sass and are_few, compiles=are_few) for piece in selected
+        _inspect_piece(source, piece, sass=sass and has_few_pieces, compiles=has_few_pieces)
+        for piece in selected_pieces
     )
     # The symbols of the container are those of the first architecture: of its machine code, if it has any.
     main_part = max(parts, key=lambda part: (part.arch == parts[0].arch, part.kind == CUBIN))
     note = (
-        f"Only the symbols of {len(selected)} pieces of code are read; pass arch= (--arch) to inspect "
+        f"Only the symbols of {len(selected_pieces)} pieces of code are read; pass arch= (--arch) to inspect "
         "those of one architecture."
     )
     return replace(
@@ -225,7 +226,7 @@ def _inspect_container(source: Input, arch: Arch | None, *, sass: bool) -> Inspe
         arch=parts[0].arch,
         symbols=main_part.symbols,
         parts=parts,
-        notes=() if are_few else (note,),
+        notes=() if has_few_pieces else (note,),
     )
 
 

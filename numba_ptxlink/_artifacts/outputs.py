@@ -68,7 +68,7 @@ def write(files: Mapping[Path, bytes], obsolete: Collection[Path] = ()) -> list[
     # The path that is being written, which an error names.
     target = last_path
     temporary_paths: dict[Path, Path] = {}
-    undeleted: list[Path] = []
+    undeleted_paths: list[Path] = []
     try:
         for target in [*(path for path in earlier_paths if not has_content(path, files[path])), last_path]:
             if target.is_dir():
@@ -78,7 +78,7 @@ def write(files: Mapping[Path, bytes], obsolete: Collection[Path] = ()) -> list[
             _create(temporary_paths[target], files[target])
         for target, temporary_path in temporary_paths.items():
             if target == last_path:
-                undeleted = [path for path in obsolete if not _delete(path)]
+                undeleted_paths = [path for path in obsolete if not _delete(path)]
             temporary_path.replace(target)
     except OSError as error:
         error.filename = str(target)
@@ -87,7 +87,7 @@ def write(files: Mapping[Path, bytes], obsolete: Collection[Path] = ()) -> list[
     finally:
         for temporary_path in temporary_paths.values():
             _delete(temporary_path)
-    return undeleted
+    return undeleted_paths
 
 
 def has_content(path: Path, content: bytes) -> bool:

@@ -165,7 +165,7 @@ def pack(
     packing = _Packing(codes, request, header, declarations, host_file=host_file)
     kinds = request.requested_kinds
     if request.kinds is None and packing.kernels:
-        if reason := executables.missing_definition_reason(packing.undefined, request.target_release):
+        if reason := executables.missing_definition_reason(packing.undefined_symbols, request.target_release):
             cure = "link the file that defines it, and load the result"
             left_out = (*left_out, LeftOut(KERNELS, reason, cure))
         else:
@@ -202,7 +202,7 @@ class _Packing:
         self.declarations = declarations
         self.host_file = host_file
         self.kernels = [function.signature for function in declarations if function.signature.kernel]
-        self.undefined = {name for code in codes for name in code.undefined}
+        self.undefined_symbols = {name for code in codes for name in code.undefined}
         self.members = [
             (kind, code.arch, f"{request.stem}.{code.arch.sm}.{kind}", content)
             for code in codes
@@ -266,7 +266,7 @@ class _Packing:
 
     def pack_object(self) -> bytes:
         # If no symbol is undefined, programs may launch the kernels without a device link.
-        is_complete = self.kernels and not self.undefined
+        is_complete = self.kernels and not self.undefined_symbols
         code, self.compilers["object"] = executables.build_object(
             self.request.stem,
             self.header,

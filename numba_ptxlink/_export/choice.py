@@ -110,18 +110,18 @@ def wrapped_function(value: Any) -> Any:
 
 def used_names(functions: Iterable[Any]) -> Iterator[tuple[Any, str, Any]]:
     """Yield (function, name, value) for each name that *functions*, or functions that they call, use."""
-    reached: set[Any] = set()
-    pending = list(functions)
-    while pending:
-        function = pending.pop(0)
-        if function in reached:
+    visited_functions: set[Any] = set()
+    pending_functions = list(functions)
+    while pending_functions:
+        function = pending_functions.pop(0)
+        if function in visited_functions:
             continue
-        reached.add(function)
+        visited_functions.add(function)
         for name, value in _names_with_values(function):
             yield function, name, value
             callee = wrapped_function(value)
             if callee is not None:
-                pending.append(callee)
+                pending_functions.append(callee)
 
 
 def _names_with_values(function: Any) -> Iterator[tuple[str, Any]]:

@@ -149,9 +149,9 @@ def compile_group(functions: Sequence[ResolvedFunction], arch: Arch, options: Op
         progress.step(f"compile {function.symbol} for {arch.sm}", completed=1)
         return lower(function, arch, options)
 
-    lowered = tuple(map_collecting_errors(lower_one, functions))
+    lowered_functions = tuple(map_collecting_errors(lower_one, functions))
     progress.step(f"optimise {', '.join(function.symbol for function in functions)} for {arch.sm}")
-    return compile_functions(functions[0].front_end, arch, lowered, options)
+    return compile_functions(functions[0].front_end, arch, lowered_functions, options)
 
 
 def compile_in_groups(
@@ -177,13 +177,13 @@ def compile_in_groups(
     def compile_members(arch: Arch, members: Sequence[ResolvedFunction]) -> Group:
         return compiled_elsewhere.get((arch, symbols(members))) or compile_group(members, arch, options)
 
-    uncompiled = (
+    uncompiled_groups = (
         members
         for arch in archs
         for members in members_of_groups
         if (arch, symbols(members)) not in compiled_elsewhere
     )
-    progress.step(expected=sum(map(len, uncompiled)))
+    progress.step(expected=sum(map(len, uncompiled_groups)))
     return [
         _join(map_collecting_errors(functools.partial(compile_members, arch), members_of_groups), options)
         for arch in archs
@@ -279,10 +279,10 @@ def _merge_ltoir(
     target_release: TargetRelease | None,
 ) -> bytes:
     """Merge link files into the LTO-IR of *group*; raise if *target_release* does not read the result."""
-    merged = link_files.merge_ltoir(ltoir, linked_files, group.arch, group.functions)
+    merged_ltoir = link_files.merge_ltoir(ltoir, linked_files, group.arch, group.functions)
     if target_release:
         target_release.check_merged(group.arch)
-    return merged
+    return merged_ltoir
 
 
 def _llvm_modules(functions: Iterable[LoweredFunction]) -> list[str]:

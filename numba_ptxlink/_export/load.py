@@ -203,13 +203,13 @@ def check_file(path: Path) -> None:
 
 def _check_recursion(path: Path, real_path: Path) -> None:
     """Refuse a file that exports or links itself while it is imported."""
-    importing = os.environ.get(_IMPORTING_VARIABLE, "")
-    if str(real_path) in importing.split(os.pathsep):
+    path_list = os.environ.get(_IMPORTING_VARIABLE, "")
+    if str(real_path) in path_list.split(os.pathsep):
         raise ExportError(
             f"{path} exports or links itself while it is imported; move that call below "
             '`if __name__ == "__main__":`, or pass it the functions.'
         )
-    os.environ[_IMPORTING_VARIABLE] = f"{real_path}{os.pathsep}{importing}"
+    os.environ[_IMPORTING_VARIABLE] = f"{real_path}{os.pathsep}{path_list}"
 
 
 def _module_files(names: Iterable[str]) -> Iterator[str]:

@@ -78,14 +78,14 @@ def resolve(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[ResolvedFunctio
         AbiError: Two functions have the same name in C, or in a namespace of C++, or a signature is not a
             Numba signature. For two equal names in C, the message proposes another one.
     """
-    taken: dict[str, ResolvedFunction] = {}
+    owners_by_name: dict[str, ResolvedFunction] = {}
 
     def resolve_uniquely(function: Udf) -> ResolvedFunction:
         resolved = _resolve(function, front_end)
         for language, name in (("C", resolved.symbol), ("C++", resolved.overload)):
             if not name:
                 continue
-            owner = taken.setdefault(name, resolved).udf
+            owner = owners_by_name.setdefault(name, resolved).udf
             if owner is function:
                 continue
             owner_title = (
@@ -96,7 +96,9 @@ def resolve(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[ResolvedFunctio
                 cure = "C++ tells overloads apart by their parameters: rename one of them in Python"
             else:
                 module = function.function.__module__.rpartition(".")[2]
-                cure = f"use name={cnames.propose(f'{module}_{function.name}', taken)!r}, for example"
+                cure = (
+                    f"use name={cnames.propose(f'{module}_{function.name}', owners_by_name)!r}, for example"
+                )
             raise AbiError(
                 f"{name!r}, the {language} name of function {function.function.__qualname__}, is taken by "
                 f"another function of this export, {owner_title}; {cure}."
@@ -130,7 +132,7 @@ def map_collecting_errors(function: Callable[[T], R], items: Iterable[T]) -> lis
 
 
 def _resolve(function: Udf, front_end: FrontEnd) -> ResolvedFunction:
-    """Resolve the signature of one marked function, whose names may be taken by others."""
+    """Resolve the signature of one marked function; other functions may have the same names."""
     title = f"function {function.function.__qualname__}"
     if not function.overloads:
         cnames.check_name(function.name, title)
