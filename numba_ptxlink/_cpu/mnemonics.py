@@ -115,7 +115,7 @@ def parse_mnemonic(text: str) -> Mnemonic:
 
 
 class UnsupportedInstruction(Exception):  # noqa: N818 - no error until a thread reaches the instruction
-    """The translator does not support an instruction, which becomes a fault."""
+    """The translator does not support an instruction, which becomes a fault of threads that reach it."""
 
 
 def parse_number(text: str, bits: int) -> int | None:

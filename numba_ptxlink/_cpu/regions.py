@@ -46,9 +46,9 @@ class RegionTable(NamedTuple):
     The regions of a launch.
 
     Args:
-        writable: The first address and the end address of each region that may be written, as 64-bit numbers.
-        read_only: The same for regions that may only be read.
-        find_near: Returns at least the regions before, at and after an address.
+        writable: The regions that may be written: for each, its first address and its end address in 8 bytes.
+        read_only: The regions that may only be read, in the same form.
+        find_near: Called with an address; returns at least the regions before, at and after the address.
     """
 
     writable: bytes
@@ -60,8 +60,8 @@ class RegionTable(NamedTuple):
         """Return the table of *regions*, all of which `find_near` returns."""
         writable, read_only = (
             b"".join(
-                _PAIR.pack(region.address, region.end) for region in regions if region.writable == writable
+                _PAIR.pack(region.address, region.end) for region in regions if region.writable == is_writable
             )
-            for writable in (True, False)
+            for is_writable in (True, False)
         )
         return cls(writable, read_only, lambda _: regions)

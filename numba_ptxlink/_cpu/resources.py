@@ -45,8 +45,8 @@ def static_shared_sizes(module: ptx.Module) -> Mapping[str, int]:
             callees = names[pending.pop()] & functions.keys() - reachable
             reachable |= callees
             pending += callees
-        used = set().union(*(names[name] for name in reachable)) & variable_sizes.keys()
-        sizes[kernel] = sum(variable_sizes[name] for name in used)
+        used_names = set().union(*(names[name] for name in reachable)) & variable_sizes.keys()
+        sizes[kernel] = sum(variable_sizes[name] for name in used_names)
         sizes[kernel] += sum(declared_sizes[name] for name in reachable)
     return sizes
 
@@ -103,7 +103,8 @@ def estimated_registers(kernel: ptx.Function) -> int:
     """
     Return a guess at the number of 32-bit registers of a thread, which only a compiler for a GPU determines.
 
-    The guess is half of the registers that PTX declares: PTX has one for each value, and never uses it again.
+    The guess is half of the registers that PTX declares: PTX has a register for each value, while compilers
+    for GPUs use a register for several values, one after the other.
     """
     declared = sum(
         int(count) * max(int(bits) // 32, 1) for bits, count in _REGISTERS.findall(_body_text(kernel))
@@ -121,6 +122,7 @@ def _declared_number(kernel: ptx.Function, directive: str, limit: int) -> int:
 
 
 def _body_text(function: ptx.Function) -> str:
+    """Return the PTX of a function's body."""
     return function.text[slice(*function.body_span)]
 
 

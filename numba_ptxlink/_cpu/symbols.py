@@ -1,8 +1,8 @@
 """
 Find the addresses of the variables and functions of a PTX module, and write its variables in LLVM IR.
 
-Variables are compiled once, so that all kernels of a program see the same memory. Kernels refer to them by
-name.
+Variables are compiled once, so that all kernels of a program see the same memory. Kernels refer to variables
+by name.
 """
 
 from __future__ import annotations

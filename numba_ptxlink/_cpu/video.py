@@ -26,10 +26,10 @@ _OPERATIONS = {
     # An average is rounded up if the sum is not negative, and down otherwise.
     "vavrg": """
         sum = add {ir} {a}, {b}
-        positive = icmp sge {ir} {sum}, zeroinitializer
-        one = zext {bools} {positive} to {ir}
-        rounded = add {ir} {sum}, {one}
-        result = ashr {ir} {rounded}, splat (i32 1)""",
+        rounds_up = icmp sge {ir} {sum}, zeroinitializer
+        increment = zext {bools} {rounds_up} to {ir}
+        doubled = add {ir} {sum}, {increment}
+        result = ashr {ir} {doubled}, splat (i32 1)""",
     "vset": """
         holds = icmp {comparison} {ir} {a}, {b}
         result = zext {bools} {holds} to {ir}""",
@@ -52,12 +52,12 @@ def compute_elements(b: Translator, mnemonic: Mnemonic, operands: Sequence[str])
         raise UnsupportedInstruction
     bits = 32 // count
     is_result_signed = mnemonic.types[0].is_signed
-    ir, narrow = f"<{count} x i32>", f"<{count} x i{bits}>"
+    ir, register_type = f"<{count} x i32>", f"<{count} x i{bits}>"
     values = []
     for operand, operand_type in zip(operands[1:3], mnemonic.types[-2:], strict=True):
-        elements = b.emit_value(f"bitcast i32 {b.read_operand(operand, 32)} to {narrow}")
+        elements = b.emit_value(f"bitcast i32 {b.read_operand(operand, 32)} to {register_type}")
         extend = "sext" if operand_type.is_signed else "zext"
-        values.append(b.emit_value(f"{extend} {narrow} {elements} to {ir}"))
+        values.append(b.emit_value(f"{extend} {register_type} {elements} to {ir}"))
     placeholders = {
         "a": values[0],
         "b": values[1],
@@ -79,7 +79,8 @@ def compute_elements(b: Translator, mnemonic: Mnemonic, operands: Sequence[str])
         total = b.call(f"llvm.vector.reduce.add.v{count}i32", "i32", f"{ir} {result}")
         value = b.emit_op("add", "i32", total, addend)
     else:
-        value = b.emit_value(f"bitcast {narrow} {b.emit_value(f'trunc {ir} {result} to {narrow}')} to i32")
+        truncated = b.emit_value(f"trunc {ir} {result} to {register_type}")
+        value = b.emit_value(f"bitcast {register_type} {truncated} to i32")
     b.write_register(operands[0], value, 32)
 
 
