@@ -112,7 +112,9 @@ def out_of_memory() -> list[int]:
     half = allocate(total // 2)
     code = error("cuMemAlloc_v2", ctypes.byref(POINTER()), SIZE(total // 2 + 1024))
     call("cuMemFree_v2", POINTER(half))
-    return [code, free.value <= total, error("cuMemAlloc_v2", ctypes.byref(POINTER()), SIZE(0))]
+    empty_code = error("cuMemAlloc_v2", ctypes.byref(POINTER()), SIZE(0))
+    largest_code = error("cuMemHostAlloc", ctypes.byref(POINTER()), SIZE(2**64 - 1), 0)
+    return [code, free.value <= total, empty_code, largest_code]
 
 
 def many_allocations() -> bool:

@@ -24,7 +24,8 @@ EXPECTED: dict[str, Any] = {
     "pinned_and_managed_memory": [[0, 0], [[7, 8, 9, 10], [7, 8, 9, 10]], [1, 2], [0, 1], 1],
     # A pool counts the bytes in use.
     "pools": [100, 0],
-    "out_of_memory": [2, True, 1],
+    # More memory than is free or than there are addresses is CUDA_ERROR_OUT_OF_MEMORY; no bytes are invalid.
+    "out_of_memory": [2, True, 1, 2],
     # Each of 10,000 allocations has a gap around it.
     "many_allocations": True,
     # Copies and fills stay within an allocation, at the alignment of their elements.

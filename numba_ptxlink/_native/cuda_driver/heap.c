@@ -125,10 +125,8 @@ static uintptr_t find_free_address(size_t size, size_t gap) {
 static CUresult allocate_locked(struct allocation *request) {
   const size_t size = round_up(request->size), gap = size < MAX_GAP ? size : MAX_GAP;
   const bool uses_device_memory = request->kind != PINNED_MEMORY;
-  const size_t available = devices.memory_size - used[request->device];
-  /* A size close to the largest number becomes 0 when it is rounded up: check both. */
-  const bool fits_device = request->size <= available && size <= available;
-  REQUIRE(!uses_device_memory || fits_device, CUDA_ERROR_OUT_OF_MEMORY);
+  REQUIRE(size >= request->size, CUDA_ERROR_OUT_OF_MEMORY); /* a size close to 2^64 becomes 0 when it is rounded up */
+  REQUIRE(!uses_device_memory || size <= devices.memory_size - used[request->device], CUDA_ERROR_OUT_OF_MEMORY);
   REQUIRE(heap_start || reserve_heap(), CUDA_ERROR_OUT_OF_MEMORY);
   REQUIRE(size < heap_end - heap_start, CUDA_ERROR_OUT_OF_MEMORY);
   request->start = find_free_address(size, gap);
