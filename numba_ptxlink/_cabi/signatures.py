@@ -7,6 +7,7 @@ an aligned byte array; a kernel's scalar parameters keep their width.
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -55,7 +56,8 @@ class Signature:
         Return the PTX prototype that nvcc emits for the declaration.
 
         Args:
-            dialect: The dialect of NVVM IR for the target; the older LLVM aligns large structs to 4 bytes.
+            dialect: The dialect of NVVM IR for the target; in that before sm_100, the alignment of large
+                structs is at least 4 bytes.
         """
         params = (_param(ctype, dialect, kernel=self.kernel) for _, ctype in self.params)
         result = _param(self.result, NvvmDialect.OPAQUE_POINTERS, kernel=False)
@@ -96,24 +98,26 @@ def structs_of(signatures: Iterable[Signature]) -> dict[str, Struct]:
     """
     Return the structs that *signatures* use by name, members before their structs.
 
-    The members of structs that C++ defines are included only if C++ defines them, too.
+    A struct inside a struct that C++ defines is included only if C++ defines it, too.
 
     Raises:
         AbiError: Two structs have the same name.
     """
-    named: dict[str, tuple[Struct, str]] = {}
+    # The first struct of each name, and the symbol of the function that uses it.
+    first_uses: dict[str, tuple[Struct, str]] = {}
     for signature in signatures:
-        for layout in (layout for part in signature.types for layout in _structs(part)):
-            first_layout, user = named.setdefault(layout.name, (layout, signature.name))
+        for layout in itertools.chain.from_iterable(map(_structs, signature.types)):
+            first_layout, first_user = first_uses.setdefault(layout.name, (layout, signature.name))
             if _layout_key(first_layout) != _layout_key(layout):
+                new_name = cnames.propose(layout.name, first_uses)
                 raise AbiError(
-                    f"Two structs would be named {layout.name}: {first_layout.python_type} of {user} and "
-                    f"{layout.python_type} of {signature.name}; rename the record or NamedTuple among them, "
-                    f"as to {cnames.propose(layout.name, named)!r}, as `import ... as` does for a record; "
+                    f"Two structs would be named {layout.name}: {first_layout.python_type} of {first_user} "
+                    f"and {layout.python_type} of {signature.name}; rename the record or NamedTuple among "
+                    f"them, as to {new_name!r}, as `import ... as` does for a record; "
                     "say by structs= of the decorator which struct C++ has for each; or export the functions "
                     "apart."
                 )
-    return {name: layout for name, (layout, _) in named.items()}
+    return {name: layout for name, (layout, _) in first_uses.items()}
 
 
 def _layout_key(layout: Struct) -> Any:
@@ -172,7 +176,7 @@ def walk_members(
     ctype: CType, path: str = "", start: int = 0, max_elements: int = 1
 ) -> Iterator[tuple[str, int, CType]]:
     """
-    Yield path, offset and type of all members inside *ctype*, recursively, outer ones first.
+    Yield path, offset and type of all members inside *ctype*, each before its own members.
 
     Args:
         ctype: A struct or an array; other types have no members.

@@ -1,7 +1,7 @@
 """
-The options for compiling CUDA C++, and their checks.
+Define and check the options for compiling CUDA C++.
 
-A link without CUDA C++ imports only this module of them.
+A link without CUDA C++ imports this module, but none of those that compile.
 """
 
 from __future__ import annotations
