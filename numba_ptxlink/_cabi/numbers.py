@@ -102,14 +102,17 @@ _VECTOR_STEMS = {
     "float": "float",
     "double": "double",
 }
+_MAX_VECTOR_ALIGN = 16  # bytes
 
 
 def _vector(element: NumberType, count: int) -> NumberType:
+    """Return the row of the vector of *count* elements, such as int4."""
     size = count * element.size
-    align = min(size, 16) if count in (2, 4) else element.align
+    align = min(size, _MAX_VECTOR_ALIGN) if count in (2, 4) else element.align
     name = f"{_VECTOR_STEMS[element.name]}{count}"
-    # CUDA 13 deprecates vectors of 32 bytes, such as double4 for double4_16a, which CUDA 12 lacks: in the
-    # generated header, numba_ptxlink_double4 is an alias of the one that the CUDA version has.
+    # CUDA 13 replaces the names of vectors of 32 bytes, such as double4 by double4_16a, which CUDA 12 lacks.
+    # In the generated header, numba_ptxlink_double4 is an alias of double4_16a from CUDA 13 on, and else of
+    # double4.
     alias = f"numba_ptxlink_{name}" if size == 32 else name
     return NumberType(
         alias, "vector", size, align, name, element.ir, element=element.name, element_count=count,

@@ -96,7 +96,7 @@ def supported_archs() -> tuple[Arch, ...]:
     """
     from numba_ptxlink._arch import Arch
 
-    return tuple(Arch(*divmod(number, 10)) for number in sorted(_supported("Archs", "int[]")))
+    return tuple(Arch(*divmod(number, 10)) for number in sorted(_supported_list("Archs", "int[]")))
 
 
 def supported_ptx_versions() -> tuple[PtxVersion, ...]:
@@ -108,10 +108,10 @@ def supported_ptx_versions() -> tuple[PtxVersion, ...]:
     """
     from numba_ptxlink._arch import PtxVersion
 
-    return tuple(sorted(PtxVersion(major, minor) for major, minor in _supported("Versions", "int[][2]")))
+    return tuple(sorted(PtxVersion(major, minor) for major, minor in _supported_list("Versions", "int[][2]")))
 
 
-def _supported(list_name: str, ctype: str) -> Any:
+def _supported_list(list_name: str, ctype: str) -> Any:
     """Return the compiler's list "Archs" or "Versions" of what it supports, as an array of C type *ctype*."""
     ffi, lib = load()
     count = ffi.new("int *")

@@ -188,8 +188,10 @@ def pieces(code: bytes, name: str) -> list[Piece] | None:
         return None
     with folder(LinkError) as directory:
         (directory / "code.a").write_bytes(code)
-        listing = _cuobjdump([tool, "-all", "code.a"], directory, name)
-        extraction_log = _cuobjdump([tool, "-all", "-xelf", "all", "-xptx", "all", "code.a"], directory, name)
+        listing = _run_cuobjdump([tool, "-all", "code.a"], directory, name)
+        extraction_log = _run_cuobjdump(
+            [tool, "-all", "-xelf", "all", "-xptx", "all", "code.a"], directory, name
+        )
         files = {
             (_KIND_NAMES[match["kind"].lower()], int(match["number"])): match["name"]
             for match in _EXTRACTED_FILE.finditer(extraction_log)
@@ -212,7 +214,8 @@ def pieces(code: bytes, name: str) -> list[Piece] | None:
     return result
 
 
-def _cuobjdump(command: list[str], directory: Path, name: str) -> str:
+def _run_cuobjdump(command: list[str], directory: Path, name: str) -> str:
+    """Return the output of cuobjdump for the file *name*; "" if the file has no device code."""
     succeeded, text, log = run(command, directory)
     if _NO_DEVICE_CODE in text + log:
         return ""
