@@ -64,10 +64,12 @@ def _summary(content: Mapping[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
     calls = ratios_of_calls(content)
+    contender_titles = {
+        PLUGIN.format("numba-cuda"): "with numba-ptxlink",
+        LOAD: "exported, without Numba",
+    }
     kernels = {
-        {PLUGIN.format("numba-cuda"): "with numba-ptxlink", LOAD: "exported, without Numba"}[
-            comparison.contender
-        ]: comparison
+        contender_titles[comparison.contender]: comparison
         for part in ("start", "load")
         for comparison in goals.comparisons_in(part, content)
         if comparison.figure == START_FIGURE

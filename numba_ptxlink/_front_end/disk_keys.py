@@ -61,7 +61,7 @@ class _LookUp(NamedTuple):
 
 
 class _LookUps(threading.local):
-    """The last look-up of a thread in each cache: the thread that misses compiles and stores the kernel."""
+    """The last look-up of a thread in each cache; the same thread then compiles and stores the kernel."""
 
     def __init__(self) -> None:
         self.by_cache: WeakKeyDictionary[Any, _LookUp] = WeakKeyDictionary()
@@ -146,6 +146,12 @@ def describes_kernel(cache: Any, linked: Iterable[Any]) -> bool:
 
 
 def _option_text(value: Any) -> str:
+    """
+    Return the text of an option's value for the key.
+
+    Raises:
+        ValueError: Another process would have another text.
+    """
     text = repr(sorted(value) if isinstance(value, (set, frozenset)) else value)
     # For example "<object at 0x7f12>": another process may have another object at this address.
     if " at 0x" in text:

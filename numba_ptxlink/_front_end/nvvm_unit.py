@@ -22,10 +22,10 @@ _BITCODE_MAGIC = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 
 class _CompilationUnit:
     """
-    The replacements of methods of a compiler's class that adds, verifies and compiles modules by libNVVM.
+    A mixin for a compiler's class that adds, verifies and compiles modules by libNVVM; replaces its methods.
 
-    The steps are recorded, and run only if the cache has no result. `compilation_unit` derives a class that
-    has the class attributes.
+    The steps are recorded, and run only if the cache has no result. `compilation_unit` sets the attributes
+    that begin with an underscore.
     """
 
     options: list[bytes]
@@ -33,7 +33,7 @@ class _CompilationUnit:
     _fail: Callable[[str, int], None]
     _normalize: Callable[[str], str]
     _errors_module: str
-    """The compiler's module that has the class `NvvmWarning`."""
+    """The name of the compiler's module that has the class `NvvmWarning`."""
 
     def __init__(self, options: Any) -> None:
         # Name, content and use of each module, as for `child.nvvm`.
@@ -62,11 +62,11 @@ class _CompilationUnit:
     def _compile(self, options: list[str]) -> cache.Entry:
         from numba_ptxlink._tools import nvvm
 
-        step, status, result = nvvm.run(self._steps, options)
-        self._log = result["log"]
-        if step:
-            self._fail(step, status)
-        return cache.Entry({"log": self._log}, result["code"])
+        failed_step, status, outputs = nvvm.run(self._steps, options)
+        self._log = outputs["log"]
+        if failed_step:
+            self._fail(failed_step, status)
+        return cache.Entry({"log": self._log}, outputs["code"])
 
     def _key(self, options: list[str]) -> cache.Key:
         from numba_ptxlink._tools import find
@@ -76,6 +76,7 @@ class _CompilationUnit:
             "tool": ("NVVM", find.library_build_id("nvvm")),
             "flags": options,
             "steps": [use for _, _, use in self._steps],
+            # Bitcode and libraries are no text with names that depend on the process.
             "code": [
                 self._normalize(code.decode())
                 if use == "whole" and not code.startswith(_BITCODE_MAGIC)
@@ -105,6 +106,7 @@ def compilation_unit(
     members = {
         "_fail": fail,
         "_normalize": staticmethod(normalize),
+        # The module `error` is beside the module that defines the class.
         "_errors_module": f"{original.__module__.rpartition('.')[0]}.error",
     }
     return type("CompilationUnit", (_CompilationUnit, original), members)

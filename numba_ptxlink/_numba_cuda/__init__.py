@@ -1,1 +1,1 @@
-"""numba-cuda: the only package that refers to its private names."""
+"""All code for the front end numba-cuda; no other package uses numba-cuda's private names."""

@@ -40,13 +40,13 @@ class StatusConvention(Convention):
         status = builder.call(callee, [(pointer_type, address), *arguments])
         is_none = builder.emit_value(f"icmp eq i32 {status}, {_RETCODE_NONE}")
         succeeded = builder.emit_value(f"or i1 {is_none}, {builder.emit_value(f'icmp eq i32 {status}, 0')}")
-        failed = builder.emit_value(f"xor i1 {succeeded}, true")
+        failure_flag = builder.emit_value(f"xor i1 {succeeded}, true")
         value = builder.emit_value(f"load {numba_llvm_type}, {pointer_type} {address}, align 8")
         if isinstance(ty, types.Optional):
             # The status says whether there is a value.
             has_value = builder.emit_value(f"xor i1 {is_none}, true")
-            return failed, iter([builder.struct([(numba_llvm_type, value), (I1, has_value)])])
-        return failed, self.results(ty, numba_llvm_type, value)
+            return failure_flag, iter([builder.struct([(numba_llvm_type, value), (I1, has_value)])])
+        return failure_flag, self.results(ty, numba_llvm_type, value)
 
     def results(self, ty: Any, numba_llvm_type: Type, value: str) -> Iterator[Leaf]:
         if not isinstance(ty, types.BaseTuple):

@@ -1,1 +1,1 @@
-"""numba-cuda-mlir: the only package that refers to its private names."""
+"""All code for the front end numba-cuda-mlir; no other package uses numba-cuda-mlir's private names."""

@@ -72,12 +72,13 @@ def wrap(
     inlining = " alwaysinline" if inline or convention.holds_record(result) else ""
     callee_convention = convention(builder)
     arguments = _arguments(callee_convention, signature, numba_signature.args)
-    has_failed, leaves = callee_convention.call(
+    failure_flag, leaves = callee_convention.call(
         callee._replace(suffix=f"{inlining}{debug_call}"), arguments, result
     )
     result_type = builder.c_type(signature.result)
-    if has_failed:
-        after = builder.branch(has_failed)
+    # The flag is "" if the function cannot fail.
+    if failure_flag:
+        after = builder.branch(failure_flag)
         if abi.on_error == "trap":
             builder.globals["llvm.trap"] = 'declare void @"llvm.trap"()'
             builder.emit('call void @"llvm.trap"()')

@@ -40,7 +40,7 @@ class MemrefConvention(Convention):
     spreads_structs = False
 
     def call(self, callee: Callee, arguments: list[Leaf], ty: Any) -> tuple[str, Iterator[Leaf]]:
-        builder, has_failed = self.builder, ""
+        builder, failure_flag = self.builder, ""
         has_error_param = len(callee.params) > len(arguments)
         if has_error_param:
             # A parameter added by `errors`: the address of a byte, which the function sets after an error.
@@ -49,8 +49,8 @@ class MemrefConvention(Convention):
         if has_error_param:
             pointer, slot = arguments[-1]
             error_byte = builder.emit_value(f"load i8, {pointer} {slot}")
-            has_failed = builder.emit_value(f"icmp ne i8 {error_byte}, 0")
-        return has_failed, self.results(ty, callee.result, value)
+            failure_flag = builder.emit_value(f"icmp ne i8 {error_byte}, 0")
+        return failure_flag, self.results(ty, callee.result, value)
 
     def results(self, ty: Any, numba_llvm_type: Type, value: str) -> Iterator[Leaf]:
         if _result_count(ty) == 1:

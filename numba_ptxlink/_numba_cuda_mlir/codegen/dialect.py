@@ -50,9 +50,9 @@ def repair(text: str) -> str:
 
 def with_stable_names(text: str, symbol: str) -> str:
     """Return the LLVM IR of the exported function *symbol* with internal symbols named after it."""
-    # All dynamic shared memory begins at the same address, so that its variables have the same name.
+    # All dynamic shared memory begins at one address, so that its variables get one name.
     names = dict.fromkeys(_EXTERNAL_SHARED.findall(text), "numba_ptxlink_dynamic_shared")
-    # LTO-IR of several functions must not share private variables either.
+    # Functions that are linked as LTO-IR must not share variables: private ones get unique names, too.
     text = _VARIABLE.sub(r"@\1 = internal ", text)
     for name in _VARIABLE.findall(text):
         names[name] = f"numba_ptxlink_{symbol}_{len(names)}"
@@ -69,11 +69,13 @@ def _quote_symbols(text: str) -> str:
 
 
 def _rename_symbols(text: str, names: dict[str, str]) -> str:
+    """Return *text* with the new *names* of symbols, by the old ones."""
     # Rename in strings of debug information, too, which contain the names of functions.
     pattern = rf"{_CONSTANT}|{_names_pattern(names)}"
     return re.sub(pattern, lambda match: names.get(match[0], match[0]), text) if names else text
 
 
 def _names_pattern(names: Iterable[str]) -> str:
+    """Return a pattern that matches each of *names*, but not as a part of another name."""
     longest_first = sorted(names, key=len, reverse=True)
     return rf"(?<![\w.$])(?:{'|'.join(map(re.escape, longest_first))})(?![\w.$])"

@@ -128,7 +128,8 @@ def _return_after_failed_calls(function: Definition, failing_names: set[str], by
             if match is None or match[1] not in failing_names:
                 blocks[-1].lines.append(line)
                 continue
-            number = len(blocks)
+            number = len(blocks)  # Unique in the function, for names.
+            # The arguments end with the last parenthesis before the debug information.
             end_of_call = line.rindex(")", 0, line.index(", !dbg") if ", !dbg" in line else None)
             comma = "" if line[end_of_call - 1] == "(" else ", "
             blocks[-1].lines += [

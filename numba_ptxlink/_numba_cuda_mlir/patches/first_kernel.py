@@ -31,7 +31,7 @@ _PROCESS_DEPENDENT_NAME = re.compile(
     r"\d{12}|^(?:constant_array|static_shared_memory|__numba_cuda_mlir_str)_\d+$", re.ASCII
 )
 _NAME = re.compile(r"[\w.$]+", re.ASCII)
-# The text of a named struct does not contain the types that its pointers refer to.
+# The text of a named struct lacks the types that its pointers refer to, so that it is no key for the cache.
 _NAMED_STRUCT = 'struct<"'
 # Options that print intermediate results, so that no step may be skipped.
 _PRINTING_OPTIONS = (
@@ -52,7 +52,7 @@ def _optimize(original: Any, cres: Any) -> None:
 
     options = cres.metadata["targetoptions"]
     if current_context().is_lowering and options.get("device"):
-        # The caller uses the MLIR of its callees.
+        # A callee is not compiled on its own, since the caller uses the callee's MLIR.
         return
     declared_calls = tuple(cres.metadata.get(c_abi.CALLED_KEY, {}).items())
     changes = {"cc": requested_cc(options), "origin": _origin(cres), "declared_calls": declared_calls}
@@ -65,24 +65,25 @@ def _optimize(original: Any, cres: Any) -> None:
 
 
 def _optimize_cached(original: Any, cres: Any) -> None:
+    """Run the original, or restore its results from the cache; then link the cubin if it is needed."""
     from numba_cuda_mlir.mlir_lowering import get_mlir_module_str
 
     module = get_mlir_module_str(cres.metadata)
     if _NAMED_STRUCT in module:
         original(cres)
         return
-    missed = False
+    is_compiled_here = False
 
     def make() -> cache.Entry:
-        nonlocal missed
-        missed = True
+        nonlocal is_compiled_here
+        is_compiled_here = True
         # Without the link, which has its own cache entries.
         with override(needs_cubin=False):
             original(cres)
         return _entry(cres)
 
     entry = cache.cached(_key(cres, module), make)
-    if not missed:
+    if not is_compiled_here:
         _restore(cres, entry)
     if current_context().needs_cubin:
         cres.metadata["cubin"] = _linker(cres).complete().code
@@ -97,7 +98,7 @@ def _entry(cres: Any) -> cache.Entry:
 
 
 def _restore(cres: Any, entry: cache.Entry) -> None:
-    """Set the metadata that the original sets from *entry*, except for the cubin."""
+    """Set the metadata that the original sets, except for the cubin, from *entry*."""
     from numba_cuda_mlir import mlir_optimization
 
     metadata = cres.metadata
