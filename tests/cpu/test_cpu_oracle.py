@@ -150,7 +150,8 @@ def joined(texts: Mapping[int, str]) -> str:
 @pytest.mark.parametrize(
     "seeds",
     [
-        *batches(40, 500, 46),
+        *batches(40, 270, 46),
+        *batches(270, 500, 46, pytest.mark.slow),
         *batches(500, 4_000, 100, pytest.mark.slow),
         *batches(4_000, 20_000, 100, pytest.mark.slow, pytest.mark.long),
     ],
