@@ -70,7 +70,7 @@ class QuotedModule:
             self._pieces[1] = _MODULE_COUNTER.sub("", self._pieces[1])
         # Other writers than llvmlite may spell a symbol with or without quotes: it then keeps its name, since
         # a replacement would miss the spelling without quotes.
-        self._quoted = not any(_UNQUOTED_SYMBOL.search(piece) for piece in self._pieces[::2])
+        self._quotes_all_symbols = not any(_UNQUOTED_SYMBOL.search(piece) for piece in self._pieces[::2])
         self._symbols: list[tuple[int, str]] = []
         self.defined: dict[str, None] = {}
         self.visible: list[str] = []
@@ -86,10 +86,17 @@ class QuotedModule:
                 if self._record_definition(name, line, self._pieces[at + 1]):
                     unstable.add(name)
         self.used = dict.fromkeys(name for _, name in self._symbols)
-        self.unstable = [name for name in self.used if name in unstable] if self._quoted else []
+        self.unstable = [name for name in self.used if name in unstable] if self._quotes_all_symbols else []
 
     def _record_definition(self, name: str, line: str, after: str) -> bool:
-        """Record *name* if the line defines it; return whether its name depends on the process."""
+        """
+        Record *name* if the line defines it; return whether its name depends on the process.
+
+        Args:
+            name: A symbol.
+            line: The text before the symbol on its line, with the "@".
+            after: The text from the symbol to the next quote.
+        """
         if line.startswith("define ") and line.index("@") == len(line) - 1:
             self.defined[name] = None
             if _HIDDEN_LINKAGES.isdisjoint(line.split()):
@@ -100,14 +107,14 @@ class QuotedModule:
             return False
         words = after[: after.find("[")].split()
         # Dynamic shared memory has no size and is only declared: its memory comes from the launch.
-        shared = "addrspace(3)" in words and _SHARED.fullmatch(name) is not None
+        is_shared_array = "addrspace(3)" in words and _SHARED.fullmatch(name) is not None
         if "external" not in words:
             self.defined[name] = None
-        elif not shared:
+        elif not is_shared_array:
             return False
-        return shared or _BYTES.fullmatch(name) is not None or _counter_tag(name) is not None
+        return is_shared_array or _BYTES.fullmatch(name) is not None or _counter_tag(name) is not None
 
-    def normalized(self, names: Mapping[str, str]) -> str:
+    def normalized_text(self, names: Mapping[str, str]) -> str:
         """
         Return the text with renamed symbols, and with values, labels and types numbered.
 
@@ -117,15 +124,15 @@ class QuotedModule:
         Args:
             names: The new names of symbols by the old ones.
         """
-        pieces = self._renamed(names)
+        pieces = self._renamed_pieces(names)
         _number_names(pieces)
         return '"'.join(pieces)
 
-    def renamed(self, names: Mapping[str, str]) -> str:
+    def renamed_text(self, names: Mapping[str, str]) -> str:
         """Return the text with the new *names* of symbols, by the old ones."""
-        return '"'.join(self._renamed(names))
+        return '"'.join(self._renamed_pieces(names))
 
-    def _renamed(self, names: Mapping[str, str]) -> list[str]:
+    def _renamed_pieces(self, names: Mapping[str, str]) -> list[str]:
         pieces = self._pieces.copy()
         for at, name in self._symbols:
             pieces[at] = names.get(name, name)
@@ -172,7 +179,7 @@ def topologically_sorted(modules: Sequence[QuotedModule]) -> list[QuotedModule]:
     """
     root, *callees = modules
     blank = dict.fromkeys((name for module in modules for name in module.unstable), "")
-    sorted_callees = sorted(callees, key=lambda module: module.normalized(blank))
+    sorted_callees = sorted(callees, key=lambda module: module.normalized_text(blank))
     definers: dict[str, list[QuotedModule]] = {}
     for module in (root, *sorted_callees):
         for name in module.defined:
@@ -207,11 +214,11 @@ def rename(modules: Sequence[QuotedModule], stable_symbols: Iterable[str] = ()) 
     blank = _new_names(symbols, "")
     program_hash = hashlib.sha256()
     for module in modules if symbols else ():
-        program_hash.update(module.normalized(blank).encode() + b"\0")
+        program_hash.update(module.normalized_text(blank).encode() + b"\0")
     digest = program_hash.hexdigest()[:_DIGEST_CHARS]
     stable = set(stable_symbols)
     names = {old: new for old, new in _new_names(symbols, digest).items() if old not in stable}
-    return RenamedProgram(tuple(module.renamed(names) for module in modules), names)
+    return RenamedProgram(tuple(module.renamed_text(names) for module in modules), names)
 
 
 def rename_by_module(
@@ -239,14 +246,14 @@ def rename_by_module(
         unnamed = unstable.difference(names, own_symbols).intersection(module.used)
         if unnamed or not names.keys().isdisjoint(own_symbols):
             return rename(modules, stable)
-        text = module.normalized({**names, **_new_names(own_symbols, "")})
+        text = module.normalized_text({**names, **_new_names(own_symbols, "")})
         digest = hashlib.sha256(f"{salt}\0{text}".encode()).hexdigest()[:_DIGEST_CHARS]
         if own_symbols and digest in digests:
             return rename(modules, stable)
         digests.add(digest)
         names |= _new_names(own_symbols, digest)
     names = {old: new for old, new in names.items() if old not in stable}
-    return RenamedProgram(tuple(module.renamed(names) for module in modules), names)
+    return RenamedProgram(tuple(module.renamed_text(names) for module in modules), names)
 
 
 def _new_names(symbols: Iterable[str], digest: str) -> dict[str, str]:

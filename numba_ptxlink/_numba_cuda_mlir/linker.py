@@ -37,7 +37,14 @@ _MAX_REMEMBERED_FILES = 256
 
 
 class _FileFacts(NamedTuple):
-    """Facts about a link file's content: its name and folder, and the exported functions in it."""
+    """
+    Facts about a link file, which numba-cuda-mlir passes to the linker as bytes alone.
+
+    Args:
+        name: Its name; "" if it is unknown.
+        folder: Its folder; None if it is unknown.
+        exported: The functions in it, if it is an artifact of an export.
+    """
 
     name: str = ""
     folder: Path | None = None
@@ -49,6 +56,7 @@ _facts_lock = Lock()
 
 
 def _remember_facts(code: bytes, **changes: Any) -> None:
+    """Change facts about the file that has the content *code*, or was compiled to it."""
     with _facts_lock.held:
         # Move the entry to the end, so that the first entry is the oldest.
         _facts_by_content[code] = _facts_by_content.pop(code, _FileFacts())._replace(**changes)

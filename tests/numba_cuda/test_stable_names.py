@@ -158,7 +158,7 @@ def test_names_of_values_and_labels_mean_nothing():
     """Other names for values and labels mean the same, as long as those that are two stay two."""
 
     def meaning(*names):
-        return stable_names.QuotedModule(VALUES.format(*names)).normalized({})
+        return stable_names.QuotedModule(VALUES.format(*names)).normalized_text({})
 
     one = meaning("x", "f_v3_y", "B1", "z", "B1", 2)
     assert one == meaning("a", "f_v77_y", "B14", "c", "B14", 9)
@@ -177,7 +177,9 @@ def test_labels_without_quotes_keep_their_names():
     text = (
         'define i32 @"f"(i1 %x) {{\n  br i1 %x, label %a, label %b\n{}:\n  ret i32 1\n{}:\n  ret i32 2\n}}\n'
     )
-    one, other = (stable_names.QuotedModule(text.format(*labels)).normalized({}) for labels in ("ab", "ba"))
+    one, other = (
+        stable_names.QuotedModule(text.format(*labels)).normalized_text({}) for labels in ("ab", "ba")
+    )
     assert one != other
 
 
@@ -188,7 +190,9 @@ def test_labels_with_and_without_quotes_are_the_same():
         'define i32 @"f"(i1 %".1") {{\n  br i1 %".1", label %"{}", label %"{}"\na:\n  ret i32 1\n'
         "b:\n  ret i32 2\n}}\n"
     )
-    one, other = (stable_names.QuotedModule(text.format(*labels)).normalized({}) for labels in ("ab", "ba"))
+    one, other = (
+        stable_names.QuotedModule(text.format(*labels)).normalized_text({}) for labels in ("ab", "ba")
+    )
     assert one != other
 
 

@@ -39,7 +39,7 @@ def _fail(unit: Any, _step: str, status: int) -> None:
 def _normalize(text: str) -> str:
     from numba_ptxlink._numba_cuda.stable_names import QuotedModule
 
-    return QuotedModule(text).normalized({})
+    return QuotedModule(text).normalized_text({})
 
 
 @PATCHES.around("numba.cuda.codegen", "nvvm.NVVM.check_options")
