@@ -1,4 +1,5 @@
-; The executor of a kernel that suspends: each thread is a coroutine, and the scheduler of runtime.ll resumes it.
+; The executor of a kernel that suspends: each thread is a coroutine, which the scheduler of runtime.ll resumes. First
+; start the threads of the block, or release them from the grid barrier; after a yield, only the scheduler goes on.
 
 define i32 @"block.$name"(ptr %ctx, i32 %resume_mode) {
   switch i32 %resume_mode, label %schedule [
@@ -13,8 +14,8 @@ release:
   br label %check
 check:
   %status = phi i32 [%started, %start], [%released, %release]
-  %faulted = icmp eq i32 %status, $status.faulted
-  br i1 %faulted, label %fault, label %schedule
+  %is_faulted = icmp eq i32 %status, $status.faulted
+  br i1 %is_faulted, label %fault, label %schedule
 fault:
   ret i32 $status.faulted
 schedule:

@@ -177,7 +177,7 @@ _ARRAY_ARGUMENT = """\
   %s{0}.at = getelementptr [2 x i64], ptr %arrays, i64 {0}, i64 1
   %s{0} = load i64, ptr %s{0}.at"""
 _ELEMENT_POINTER = """\
-  %o{0} = mul i64 %number, %s{0}
+  %o{0} = mul i64 %index, %s{0}
   %e{0} = getelementptr i8, ptr %a{0}, i64 %o{0}"""
 
 
