@@ -195,7 +195,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_fusion/inline.py", "- 1 and not guard", "- 1 or guard", PROGRAMS),
         ("_fusion/inline.py", 'f"[{name}+{access.offset}]"', 'f"[{name}]"', PROGRAMS),
         ("_fusion/inline.py", ", guard=access.guard)", ")", PROGRAMS),
-        ("_fusion/inline.py", "if access.stores else operands[::-1]", "", PROGRAMS),
+        ("_fusion/inline.py", "if access.is_store else operands[::-1]", "", PROGRAMS),
         ("_fusion/inline.py", '{self._prefix}{self._count}_"', '{self._prefix}_"', FUSION),
         ("_fusion/address_spaces.py", 'in (["global"], ["to", "global"])', 'or ["global"]', PROGRAMS),
         ("_fusion/address_spaces.py", "return [] if is_kernel_param else None", "return []", PROGRAMS),

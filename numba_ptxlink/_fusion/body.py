@@ -158,7 +158,7 @@ class Body:
         takes_address = opcode == "mov" and len(names) == 1 and instruction.operands[1:] == (names[0],)
         slot = self._slot(names[0], scope) if takes_address else None
         if slot:
-            slot.addresses.append(index)
+            slot.address_indices.append(index)
         else:
             self._record_use(names, scope)
 
@@ -180,7 +180,7 @@ class Body:
             slot = self._slot(name, scope)
             # Only a variable that the body declares can be replaced: a parameter of this function that is
             # passed on stays in memory.
-            is_declared_here = slot is not None and slot.declaration >= 0
+            is_declared_here = slot is not None and slot.declaration_index >= 0
             actuals.append(slot if is_declared_here else None)
             if slot and is_declared_here:
                 slot.calls += 1

@@ -226,13 +226,17 @@ class _Inliner:
         for index, (formal, actual) in enumerate(zip(callee.formals, site.actuals, strict=True)):
             assert actual  # noqa: S101 - `_caller_conflicts` refuses a call with None
             accesses = *actual.accesses.values(), *formal.accesses.values()
-            pieces = None if formal.addresses else RegisterPieces(f"%{prefix}{index}_", actual.size, accesses)
-            if pieces is None or pieces.cuts_words:
+            pieces = (
+                None
+                if formal.address_indices
+                else RegisterPieces(f"%{prefix}{index}_", actual.size, accesses)
+            )
+            if pieces is None or pieces.joins_narrow_pieces:
                 variable_name = f"{prefix}{index}_"
                 alignment = max(formal.alignment, actual.alignment)
                 declaration = f".local .align {alignment} .b8 {variable_name}[{actual.size}];"
-                caller_edits[actual.declaration] = [ptx.declaration(declaration)]
-                for address_index in formal.addresses:
+                caller_edits[actual.declaration_index] = [ptx.declaration(declaration)]
+                for address_index in formal.address_indices:
                     address_move = callee.statements[address_index]
                     assert isinstance(address_move, ptx.Instruction)  # noqa: S101 - it is a `mov`
                     callee_edits[address_index] = [
@@ -247,10 +251,10 @@ class _Inliner:
                     _local_access, variable_name
                 )
             else:
-                caller_edits[actual.declaration] = pieces.declarations()
+                caller_edits[actual.declaration_index] = pieces.declarations()
                 move = pieces.moves
-            caller_edits |= actual.moves(move)
-            callee_edits |= formal.moves(move)
+            caller_edits |= actual.access_edits(move)
+            callee_edits |= formal.access_edits(move)
         call = caller.statements[site.index]
         assert isinstance(call, ptx.Instruction)  # noqa: S101 - it is a `call`
         block = _as_block(callee, f"${prefix}", callee_edits)
@@ -314,7 +318,7 @@ def _caller_conflicts(caller: Body, site: CallSite, callee: Body) -> Iterator[st
             yield f"{formal.name} is not passed in a variable"
         elif actual.size != formal.size:
             yield f"{actual.size} bytes are passed for {formal.name}, which has {formal.size}"
-        elif actual.calls > 1 or actual.escapes or actual.addresses:
+        elif actual.calls > 1 or actual.escapes or actual.address_indices:
             yield f"the variable for {formal.name} has other uses"
     # In the caller, a name that the function uses must not mean a declaration of the caller.
     declared_names = {*caller.labels, *(formal.name for formal in caller.formals)}
@@ -328,9 +332,9 @@ def _local_access(name: str, access: Access) -> list[ptx.Statement]:
     vector = f".v{len(access.values)}" if len(access.values) > 1 else ""
     value = f"{{{', '.join(access.values)}}}" if vector else access.values[0]
     operands = f"[{name}+{access.offset}]", value
-    mnemonic = f"{'st' if access.stores else 'ld'}.local{vector}.{access.type}"
+    mnemonic = f"{'st' if access.is_store else 'ld'}.local{vector}.{access.type}"
     return [
-        ptx.Instruction.of(mnemonic, *(operands if access.stores else operands[::-1]), guard=access.guard)
+        ptx.Instruction.of(mnemonic, *(operands if access.is_store else operands[::-1]), guard=access.guard)
     ]
 
 

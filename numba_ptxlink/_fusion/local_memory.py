@@ -74,12 +74,13 @@ def promote_local_memory(body: Sequence[ptx.Statement], prefix: str) -> Sequence
         return body
     for index, statement, scope in ptx.with_scopes(body):
         if isinstance(statement, ptx.Instruction):
-            registers = {name: scope.find(name) for name in statement.names}
-            names = {name: register for name, register in registers.items() if register}
+            names = {name: register for name in statement.names if (register := scope.find(name))}
             uses.append(_Use(index, statement, names))
         elif isinstance(statement, ptx.Declaration) and index in edits:
             (declared, *other_variables) = statement.variables
+            # Neither `.b32 a, b` nor the numbered names of `.b32 a<4>` are replaced.
             if not other_variables and declared.count is None:
+                # `Scope.find` returns variables as a Register, too, whose type is "".
                 slots[ptx.Register(scope.block, declared.name, "")] = MemorySlot(declared, index)
     _record_uses(uses, slots)
     for slot_index, slot in enumerate(slots.values()):
@@ -92,8 +93,9 @@ def promote_local_memory(body: Sequence[ptx.Statement], prefix: str) -> Sequence
 
 
 def _align(declaration: ptx.Declaration) -> ptx.Declaration:
-    """Return *declaration* with its alignment, if it has a smaller one, raised to `STACK_ALIGNMENT`."""
+    """Return *declaration* with `STACK_ALIGNMENT` in place of a smaller alignment that it declares."""
     variable = declaration.variables[0]
+    # Without a declared alignment (0), ptxas aligns the variable by its type.
     if not 0 < variable.alignment < STACK_ALIGNMENT:
         return declaration
     vector = f".v{variable.vector_length} " if variable.vector_length > 1 else ""
@@ -178,9 +180,9 @@ def _record_use(
         addresses: The addresses that registers hold.
     """
     target, moved = _moved_address(use, addresses)
-    # A move of an address names its source and its target.
-    if target and moved and addresses.get(target) == moved and len(address_registers) <= 2:
-        moved.slot.addresses.append(use.statement_index)
+    # The target may be written elsewhere, too: all writes must have the same address.
+    if target and moved and addresses.get(target) == moved:
+        moved.slot.address_indices.append(use.statement_index)
         return True
     if len(address_registers) != 1 or use.instruction.opcode not in ("ld", "st"):
         return False
@@ -203,11 +205,15 @@ def _register_edits(slot: MemorySlot, prefix: str) -> Edits:
     Return the edits that replace *slot* by registers.
 
     Raises:
-        ValueError: An access covers several pieces of less than a word, or too many registers are needed.
+        ValueError: An access joins several pieces of less than 32 bits, or too many registers are needed.
     """
     pieces = RegisterPieces(prefix, slot.size, slot.accesses.values())
-    if len(pieces) > MAX_PIECES or pieces.cuts_words:
-        raise ValueError(f"{len(pieces)} registers")
+    if len(pieces) > MAX_PIECES or pieces.joins_narrow_pieces:
+        raise ValueError(f"{slot.name} stays in memory")
     # The instructions that compute addresses are deleted.
-    deletions: Edits = {index: [] for index in slot.addresses}
-    return {slot.declaration: pieces.declarations(), **deletions, **slot.moves(pieces.moves)}
+    deletions: Edits = {index: [] for index in slot.address_indices}
+    return {
+        slot.declaration_index: pieces.declarations(),
+        **deletions,
+        **slot.access_edits(pieces.moves),
+    }

@@ -1,14 +1,15 @@
 """
 Scalar replacement: split a variable into registers at the boundaries of its accesses.
 
-Example: 8 bytes, stored as `.b64` and loaded as two `.b32`, become two 32-bit registers. All accesses to the
-variable are known, within it, and aligned. So each byte is in one register for all accesses, and only whole
-registers of 32 and 64 bits are joined and split.
+Example: 8 bytes, stored as `.b64` and loaded as two `.b32`, become two 32-bit registers: the store splits its
+value into the two. All accesses to the variable are known, aligned, and inside of the variable. So the
+registers, the pieces, can be chosen such that each access covers whole pieces.
 
-A variable stays in memory if an access covers several registers of less than 32 bits (`cuts_words`). ptxas
-takes any bits for an undefined register, even where a mask clears them, so an undefined register would change
-its neighbours. For the same reason registers of less than 32 bits are set to zero first, which defines the
-bits that they are extended with; ptxas drops the zero if a store follows.
+A variable stays in memory if an access joins several pieces of less than 32 bits (`joins_narrow_pieces`).
+ptxas would join them by shifts and masks. If one piece is undefined, ptxas assumes arbitrary bits for it,
+also for bits that a mask clears, so the bytes of the other pieces would become wrong. For the same reason
+pieces of less than 32 bits are set to zero first: a load that extends an undefined piece then gives defined
+upper bits. ptxas drops the zero if a store follows.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 VECTOR_LENGTHS = {"v2": 2, "v4": 4, "v8": 8}
 """The number of elements of a vector, by its modifier."""
 
-# A move of 128 bits in one register requires PTX 8.3; two moves of 64 bits do not.
+_MAX_ACCESS_BYTES = 16
+# An access of 128 bits covers two pieces.
 _MAX_PIECE_BYTES = 8
 _WORD_BYTES = 4
 _MIN_REGISTER_BITS = 16
@@ -42,15 +44,16 @@ class Access:
 
     Args:
         guard: The predicate with a blank after it, such as "@%p1 "; "" if there is none.
-        stores: Whether it is a store.
+        is_store: Whether it is a store, not a load.
         offset: The offset from the start of the variable in bytes.
         type: The type of an element without its dot, such as "f32".
         values: The operands that are loaded or stored, one for each element.
-        bits: The width of each operand in bits; None for an immediate.
+        bits: The width of each operand in bits; None for an immediate or `_`, which discards an
+            element.
     """
 
     guard: str
-    stores: bool
+    is_store: bool
     offset: int
     type: str
     values: tuple[str, ...]
@@ -76,9 +79,9 @@ class Access:
         operands = instruction.operands if form else ()
         if form is None or len(operands) != 2:
             return None
-        stores, element_type, vector_length = form
+        is_store, element_type, vector_length = form
         # The value is the second operand of a store, and the first operand of a load.
-        values = ptx.elements(operands[1 if stores else 0])
+        values = ptx.elements(operands[1 if is_store else 0])
         address = instruction.address
         if address is None or len(values) != vector_length:
             return None
@@ -86,12 +89,12 @@ class Access:
         for value in values:
             register = find(value)
             register_bits = ptx.width(register.type) if register else None
-            is_immediate = value == "_" or value.lstrip("- \t\r\n\f")[:1].isdigit()
+            has_no_register = value == "_" or value.lstrip("- \t\r\n\f")[:1].isdigit()
             # Other values are variables, which have no width, or elements of vectors, such as %r1.x.
-            if register_bits == 0 or (register is None and not is_immediate):
+            if register_bits == 0 or (register is None and not has_no_register):
                 return None
             bits.append(register_bits)
-        return cls(instruction.guard, stores, offset + address[1], element_type, values, tuple(bits))
+        return cls(instruction.guard, is_store, offset + address[1], element_type, values, tuple(bits))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -114,7 +117,7 @@ def _access_form(mnemonic: str) -> tuple[bool, str, int] | None:
 
 def _enclosing_ranges(offset: int, size: int) -> Iterator[tuple[int, int]]:
     """Yield the ranges, as offset and size, of all larger aligned accesses that contain this range."""
-    while size <= _MAX_PIECE_BYTES:
+    while size < _MAX_ACCESS_BYTES:
         size *= 2
         yield offset - offset % size, size
 
@@ -126,23 +129,24 @@ class MemorySlot:
 
     Args:
         variable: The variable.
-        declaration: The index of the statement that declares the variable; -1 for parameters and results.
+        declaration_index: The index of the statement that declares the variable; -1 for parameters and
+            results.
         accesses: The loads and stores of the variable, by the index of the statement.
-        addresses: The indices of the instructions that only compute the variable's address.
+        address_indices: The indices of the instructions that only compute the variable's address.
         calls: The number of calls that pass the variable.
         escapes: Whether the variable is used in another way, so that other instructions may access its bytes.
     """
 
     variable: ptx.Variable
-    declaration: int = -1
+    declaration_index: int = -1
     accesses: dict[int, Access] = field(default_factory=dict)
-    addresses: list[int] = field(default_factory=list)
+    address_indices: list[int] = field(default_factory=list)
     calls: int = 0
     escapes: bool = False
 
     @property
     def name(self) -> str:
-        """The symbol."""
+        """The name of the variable."""
         return self.variable.name
 
     @property
@@ -155,7 +159,7 @@ class MemorySlot:
         """The alignment in bytes."""
         return self.variable.alignment or max(1, ptx.width(self.variable.type) // 8)
 
-    def moves(self, move: Callable[[Access], list[ptx.Statement]]) -> Edits:
+    def access_edits(self, move: Callable[[Access], list[ptx.Statement]]) -> Edits:
         """Return the edits that replace each access by the statements that *move* returns for it."""
         return {index: move(access) for index, access in self.accesses.items()}
 
@@ -179,7 +183,7 @@ class RegisterPieces:
     def __init__(self, prefix: str, size: int, accesses: Iterable[Access]) -> None:
         self._prefix = prefix
         self._ranges = {access_range for access in accesses for access_range in access.ranges}
-        self._cut_ranges = {outer for inner in self._ranges for outer in _enclosing_ranges(*inner)}
+        self._ranges_to_halve = {outer for inner in self._ranges for outer in _enclosing_ranges(*inner)}
         # The register of each piece, by the offset and the size of the piece in bytes.
         self._pieces: dict[tuple[int, int], str] = {}
         for offset, access_size in sorted(self._ranges):
@@ -191,8 +195,8 @@ class RegisterPieces:
         return len(self._pieces)
 
     @property
-    def cuts_words(self) -> bool:
-        """Whether an access covers several pieces of less than a word of 32 bits."""
+    def joins_narrow_pieces(self) -> bool:
+        """Whether an access covers several pieces of less than 32 bits, which a move would have to join."""
         narrow_pieces = ((offset, size) for offset, size in self._pieces if size < _WORD_BYTES)
         return any(
             not self._ranges.isdisjoint(_enclosing_ranges(offset, size)) for offset, size in narrow_pieces
@@ -222,15 +226,16 @@ class RegisterPieces:
                 continue
             if bits is not None and bits < size * 8:
                 raise ValueError(f"{value} has {bits} bits for {size} bytes")
-            if access.stores:
+            if access.is_store:
                 moves.store(value, bits, access.type, offset, size)
             else:
+                # In valid PTX, a load has no immediate operand: *bits* is not None.
                 moves.load(value, bits or 0, access.type, offset, size)
         return moves.statements()
 
     def _split(self, offset: int, size: int) -> None:
         """Add the pieces of the range with this offset and size."""
-        if size > _MAX_PIECE_BYTES or (offset, size) in self._cut_ranges:
+        if size > _MAX_PIECE_BYTES or (offset, size) in self._ranges_to_halve:
             self._split(offset, size // 2)
             self._split(offset + size // 2, size // 2)
         else:
@@ -282,6 +287,7 @@ class _Moves:
         """
         piece = self._pieces.get((offset, size))
         if size > _MAX_PIECE_BYTES and bits is not None:
+            # A register of 128 bits can be split without a temporary copy; an immediate cannot.
             self._spread(source, offset, size)
             return
         whole = piece or self._temporary(size * 8)

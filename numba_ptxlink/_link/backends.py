@@ -52,12 +52,13 @@ class Target(NamedTuple):
     Args:
         arch: The GPU.
         release: The CUDA release whose linker or driver reads the code; None for this environment's.
-        lower_ptx: Takes PTX, and returns it in a version that the release reads; None if no PTX is lowered.
+        lower_version: Takes PTX, and returns it in a version that the release reads; None to keep
+            the version.
     """
 
     arch: Arch
     release: Release | None = None
-    lower_ptx: Callable[[bytes, Arch], bytes] | None = None
+    lower_version: Callable[[bytes, Arch], bytes] | None = None
 
 
 class CubinReader(NamedTuple):

@@ -1,8 +1,8 @@
 """
 Link for the CPU device: cuLink links to PTX, and cuda.core makes PTX in place of machine code.
 
-libcuda.so.1 of the CPU device calls `attach` in cuInit, after programs and front ends have imported
-cuda.core.
+This package's libcuda.so.1, which takes the place of NVIDIA's, runs `attach` in its Python interpreter when
+a program calls cuInit. By then, programs and Numba's CUDA targets usually have imported cuda.core.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numba_ptxlink._arch import Arch
 from numba_ptxlink._cpu import device
 from numba_ptxlink._cpu.device import fault_reports
 from numba_ptxlink._formats import fatbin
-from numba_ptxlink._formats.kinds import FATBIN, recognise
+from numba_ptxlink._formats.kinds import FATBIN, describe, recognise
 from numba_ptxlink.errors import LinkError
 
 from .kernels import CORE_KINDS
@@ -25,7 +25,8 @@ from .read import Input
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_DEVICE_RUNTIME = b"_cuda_device_runtime_cu_"
+# A part of the names of static functions in the device runtime, made of the name of its source file.
+_DEVICE_RUNTIME_NAME_PART = b"_cuda_device_runtime_cu_"
 # The functions of the CUDA runtime that cuda.core calls, and the functions of the driver that replace them:
 # NVIDIA's runtime, which cuda.bindings contains, needs undocumented tables of the driver.
 _RUNTIME_FUNCTIONS = {
@@ -38,6 +39,7 @@ _RUNTIME_FUNCTIONS = {
 def attach() -> None:
     """Patch cuda.core, and register the functions that compile PTX, link it and run kernels."""
     patch_cuda_core()
+    # The device patches again whenever it loads a module: cuda.core may be imported after cuInit.
     device.attach(link=_link, prepare=patch_cuda_core)
 
 
@@ -47,14 +49,14 @@ def _link(names: Sequence[str], contents: Sequence[bytes]) -> bytes:
     for name, content in zip(names, contents, strict=True):
         kind = recognise(content)
         if kind is None:
-            raise LinkError(f"{name or 'An input'} is neither PTX nor a fat binary; pass one of these.")
+            raise LinkError(f"{name or 'An input'} is {describe(content)}; pass PTX or a fat binary.")
         if kind == FATBIN:
             members = fatbin.ptx_members(content)
             # nvcc links the device runtime into each program. The CPU backend implements its functions.
-            if any(_DEVICE_RUNTIME in member.ptx for member in members):
+            if any(_DEVICE_RUNTIME_NAME_PART in member.ptx for member in members):
                 continue
-            # A fat binary without PTX for this GPU may have LTO-IR, as of `nvcc -dc -gencode
-            # arch=compute_90,code=lto_90`.
+            # A fat binary without PTX for this GPU may have LTO-IR: `nvcc -dc -gencode
+            # arch=compute_90,code=lto_90` makes such files.
             lto |= not any(member.arch <= arch.number for member in members)
         inputs.append(Input(kind, name or f"<{kind}>", content))
     return one_ptx(inputs, arch, _options(lto=lto))

@@ -25,9 +25,9 @@ class Fusion(NamedTuple):
     The inputs of a link, whose PTX may be merged into one module.
 
     Args:
-        sources: The inputs as the user passed them.
-        inputs: The inputs of the tool.
-        reason: The merge in words, such as "2 PTX as one, 1 call inlined", or why nothing was merged; "" if
+        sources: The inputs before the merge, compiled and checked.
+        inputs: The inputs after the merge, which a linker or compiler reads.
+        summary: The merge in words, such as "2 PTX as one, 1 call inlined", or why nothing was merged; "" if
             there was nothing to merge.
         merged_names: The names of the merged PTX inputs; empty if nothing was merged.
         inlined_calls: The number of inlined calls.
@@ -36,7 +36,7 @@ class Fusion(NamedTuple):
 
     sources: tuple[Input, ...]
     inputs: tuple[Input, ...]
-    reason: str = ""
+    summary: str = ""
     merged_names: tuple[str, ...] = ()
     inlined_calls: int = 0
     remarks: str = ""
@@ -58,14 +58,14 @@ def fuse(sources: Sequence[Input], target: Target, options: Options) -> Fusion:
         options: The options of the link.
     """
     fusion = _merge_if_possible(sources, options)
-    if target.lower_ptx is None or [source.kind for source in fusion.inputs] != [PTX]:
+    if target.lower_version is None or [source.kind for source in fusion.inputs] != [PTX]:
         return fusion
     (ptx,) = fusion.inputs
-    return fusion._replace(inputs=(replace(ptx, code=target.lower_ptx(ptx.code, target.arch)),))
+    return fusion._replace(inputs=(replace(ptx, code=target.lower_version(ptx.code, target.arch)),))
 
 
 def _merge_if_possible(sources: Sequence[Input], options: Options) -> Fusion:
-    """Merge the PTX among *sources*; the result has the reason if that is not possible."""
+    """Merge the PTX among *sources*; if that is not possible, the summary has the reason."""
     ptx_inputs = [source for source in sources if source.kind == PTX]
     min_inputs = 1 if options.inlined == "all" else 2
     if (
@@ -86,7 +86,7 @@ def _merge_if_possible(sources: Sequence[Input], options: Options) -> Fusion:
         {
             "package": cache.package_version(),
             "inline": options.inlined,
-            "closed": str(whole_program),
+            "whole program": str(whole_program),
             "inputs": [source.code for source in ptx_inputs],
         },
     )

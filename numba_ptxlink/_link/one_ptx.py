@@ -44,8 +44,8 @@ def one_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> bytes:
         options: The options of the link.
 
     Raises:
-        LinkError: An input has no PTX, the inputs contradict each other, no input defines a function, or a
-            kernel has more static shared memory than a block can have.
+        LinkError: An input has no PTX, the inputs contradict each other, a called function is defined in no
+            input, or a kernel has more static shared memory than a block can have.
     """
     # The CPU backend implements the functions of the device runtime.
     sources = [source for source in check_inputs(inputs, arch, options) if not backends.is_runtime(source)]
@@ -58,7 +58,7 @@ def one_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> bytes:
         ltoir_inputs = [source for source in sources if source.kind == LTOIR]
         if ltoir_inputs:
             name = "+".join(source.name for source in ltoir_inputs)
-            ptx_inputs.insert(0, Input(PTX, name, _link_to_ptx(ltoir_inputs, arch, options)))
+            ptx_inputs.append(Input(PTX, name, _link_to_ptx(ltoir_inputs, arch, options)))
         text = ptx_inputs[0].code if len(ptx_inputs) == 1 else _combine(ptx_inputs, arch)
     module = ptx.parse(text.decode(errors="surrogateescape"))
     input_names = tuple(source.name for source in inputs)
@@ -87,6 +87,7 @@ def _link_ltoir_to_ptx(sources: Sequence[Input], arch: Arch, options: Options) -
     try:
         return _link_to_ptx(sources, arch, options)
     except LinkError:
+        # nvJitLink rejects inputs without LTO-IR. If all inputs are LTO-IR, the error has another cause.
         if all(source.kind == LTOIR for source in sources):
             raise
         return None
@@ -138,8 +139,8 @@ def _missing_ptx_message(source: Input, arch: Arch, newer_archs: Collection[int]
         )
     major, minor = divmod(min(newer_archs), 10)
     return (
-        f"{source.name} ({source.kind}) has PTX for newer GPUs than {arch.compute} alone; run as a newer "
-        f"GPU, by numba-ptxlink cpu --arch {major}.{minor}, or {build}."
+        f"{source.name} ({source.kind}) has PTX only for newer GPUs than {arch.compute}; select a newer "
+        f"GPU by numba-ptxlink cpu --arch {major}.{minor}, or {build}."
     )
 
 
@@ -166,7 +167,7 @@ def _combine(ptx_inputs: Sequence[Input], arch: Arch) -> bytes:
     except NotCombinedError as error:
         names = tuple(source.name for source in ptx_inputs)
         raise LinkError(
-            f"{', '.join(names)} cannot become one PTX module, which the CPU runs: {error}; correct the "
+            f"{', '.join(names)} cannot be combined into one PTX module for the CPU: {error}; correct the "
             "inputs, or give LTO-IR, CUDA C++ or Python with lto=True.",
             inputs=names,
         ) from error
@@ -175,8 +176,8 @@ def _combine(ptx_inputs: Sequence[Input], arch: Arch) -> bytes:
 def _prepare(text: str, arch: Arch) -> ptx.Module:
     """Return the module of *text* with at least *arch* as its target, without what debuggers read."""
     text = _DEBUG_TARGET.sub(r"\1", text)
-    # PTX for an older architecture is valid for a newer one, and modules for one architecture can be
-    # combined.
+    # `combine` rejects some pairs of targets, such as sm_60 and sm_90. PTX for an older architecture is valid
+    # for a newer one, so all modules can get the newer target.
     text = _TARGET.sub(lambda match: f"{match[1]}{max(int(match[2]), arch.number)}", text, count=1)
     module = ptx.parse(text)
     sections = [

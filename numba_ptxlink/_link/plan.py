@@ -172,7 +172,7 @@ def plan(
     choice = _choose_tool(fusion, target, options, environment, makes_ptx=makes_ptx)
     reason = choice.reason
     if fusion.merged_names:
-        reason = fusion.reason if reason == SINGLE_PTX else f"{fusion.reason}; {reason}"
+        reason = fusion.summary if reason == SINGLE_PTX else f"{fusion.summary}; {reason}"
     if target.release:
         reader = environment.reader(target.release, options)
         _check_reader(reader, choice, reason, fusion, target.release)
@@ -191,7 +191,7 @@ def _choose_tool(
     compiler = environment.tools[0]
     unsupported_inputs = compiler.unsupported_inputs(fusion.inputs, options, makes_ptx=makes_ptx)
     if len(fusion.inputs) > 1 and not fusion.merged_names:
-        unsupported_inputs = ", ".join(filter(None, (unsupported_inputs, fusion.reason)))
+        unsupported_inputs = ", ".join(filter(None, (unsupported_inputs, fusion.summary)))
     if options.tool == compiler.name and unsupported_inputs:
         raise LinkError(
             f"Backend {compiler.name} compiles one PTX module, and this link has {unsupported_inputs}; pass "

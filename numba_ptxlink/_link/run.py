@@ -255,7 +255,7 @@ def _retry_inputs(failed: Plan, error: PtxlinkError) -> Fusion | None:
         return (
             fuse(sources, failed.target, options)
             if fusion.merged_names
-            else Fusion.unmerged(sources, fusion.reason)
+            else Fusion.unmerged(sources, fusion.summary)
         )
     if not fusion.merged_names or (options.tool != "auto" and len(fusion.sources) > 1):
         return None

@@ -39,7 +39,7 @@ class Symbol(NamedTuple):
         prototype: The prototype of a device function; None for other symbols.
         line: The 1-based line in the input; 0 if the user has no such text, since a compiler wrote it.
         size: The size of a variable in bytes; 0 if it is not known.
-        space: The memory of a variable: "global", "managed", "const", "shared", or the type of a texture,
+        memory: The memory of a variable: "global", "managed", "const", "shared", or the type of a texture,
             surface or sampler; "" for functions.
     """
 
@@ -51,7 +51,7 @@ class Symbol(NamedTuple):
     prototype: Prototype | None = None
     line: int = 0
     size: int = 0
-    space: str = ""
+    memory: str = ""
 
     @property
     def is_strong(self) -> bool:
@@ -67,7 +67,7 @@ class Symbol(NamedTuple):
     @property
     def description(self) -> str:
         """The kind for messages, such as "a function (.func)" or "a variable (.global)"."""
-        return f"a variable (.{self.space})" if self.space else f"a function (.{self.kind})"
+        return f"a variable (.{self.memory})" if self.memory else f"a function (.{self.kind})"
 
 
 def symbols(source: Input) -> list[Symbol]:
@@ -85,7 +85,8 @@ def symbols(source: Input) -> list[Symbol]:
     for variable in source.module.variables:
         if variable.linkage:
             symbol = Symbol(source.name, variable.name, "variable", variable.defined, variable.linkage)
-            occurrences.append(symbol._replace(line=variable.line, size=variable.size, space=variable.memory))
+            symbol = symbol._replace(line=variable.line, size=variable.size, memory=variable.memory)
+            occurrences.append(symbol)
     unique: dict[tuple[str, str], Symbol] = {}
     for symbol in occurrences:
         key = symbol.name, symbol.kind
@@ -99,7 +100,8 @@ def check_declarations_agree(all_symbols: Iterable[Symbol]) -> None:
     Refuse a symbol whose declarations differ; `check_duplicates` refuses two definitions.
 
     Raises:
-        LinkError: Kinds, prototypes or sizes of a symbol differ. Names symbols, inputs and the cure.
+        LinkError: Kinds, prototypes or sizes of a symbol differ. The message names them, the
+            inputs and the cure.
     """
     conflicts = []
     input_names: list[str] = []
@@ -122,7 +124,8 @@ def check_duplicates(all_symbols: Iterable[Symbol]) -> None:
     `link(b, a)` may compute different results.
 
     Raises:
-        LinkError: A symbol has several strong definitions. Names the symbol, the inputs and the cure.
+        LinkError: A symbol has several strong definitions. The message names the symbol, the inputs and
+            the cure.
     """
     for occurrences in _repeated_symbols(all_symbols):
         strong = [symbol for symbol in occurrences if symbol.is_strong]
@@ -145,9 +148,9 @@ def _repeated_symbols(all_symbols: Iterable[Symbol]) -> list[list[Symbol]]:
 
 
 def _kind_conflict(occurrences: Sequence[Symbol]) -> str:
-    """Return the error for a symbol that is a function and a variable; "" if all inputs agree."""
+    """Return the error for a symbol of several kinds, such as function and variable; "" if all agree."""
     # The first symbol of each kind: in reversed order, earlier ones replace later ones.
-    kinds = {(symbol.kind, symbol.space): symbol for symbol in reversed(occurrences)}
+    kinds = {(symbol.kind, symbol.memory): symbol for symbol in reversed(occurrences)}
     if len(kinds) < 2:
         return ""
     # In the message, a declaration precedes the definition.
@@ -192,7 +195,8 @@ def _describe_difference(first: Prototype, second: Prototype, first_origin: str,
             # In Numba's calling convention, the first parameter is the address of the result, and a status is
             # returned.
             counts += (
-                '; the first may be the address of the result, which declare_device(..., abi="c") leaves out'
+                f"; the first parameter in {second_origin} may be the address of the result, which "
+                'declare_device(..., abi="c") leaves out'
             )
         return counts
     pairs = [("the result", first.result, second.result)]
@@ -232,7 +236,8 @@ def _are_compatible(first: Prototype, second: Prototype) -> bool:
 def _size_conflict(occurrences: Sequence[Symbol]) -> str:
     """Return the error for a variable of two sizes; "" if all inputs agree."""
     sized = sorted((symbol for symbol in occurrences if symbol.size), key=lambda symbol: symbol.size)
-    # A common symbol becomes as large as the largest, but not larger than a definition.
+    # Linkers give common symbols of several sizes the largest one. All other symbols keep their size, so the
+    # smallest of them is the limit.
     smallest = next((symbol for symbol in sized if symbol.linkage != "common"), None)
     if smallest is None or smallest.size == sized[-1].size:
         return ""

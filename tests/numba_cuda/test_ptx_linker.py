@@ -154,6 +154,6 @@ def test_two_prototypes_are_told_in_c_types(linker):
         linker.complete()
     assert "defined in helper.cu\n" in str(caught.value)
     assert (
-        "In C types: 1 parameter(s) in helper.cu, 2 in kernel.ptx; the first may be the address of the "
-        'result, which declare_device(..., abi="c") leaves out.'
+        "In C types: 1 parameter(s) in helper.cu, 2 in kernel.ptx; the first parameter in kernel.ptx "
+        'may be the address of the result, which declare_device(..., abi="c") leaves out.'
     ) in str(caught.value)
