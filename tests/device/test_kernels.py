@@ -69,6 +69,7 @@ for dtype in (np.float64, np.complex64):
 """
 
 
+@pytest.mark.slow
 def test_the_page_names_wrong_slices(tmp_path):
     """numba-cuda-mlir doubles strides of complex arrays, and forgets a step before a whole dimension."""
     pytest.importorskip("numba_cuda_mlir.cuda")

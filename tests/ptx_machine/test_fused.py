@@ -17,8 +17,8 @@ BATCH = 20
 @pytest.mark.parametrize(
     "seeds",
     [
-        *batches(0, 2 * BATCH, BATCH),
-        *batches(2 * BATCH, 360, 80, pytest.mark.slow),
+        *batches(0, 4 * BATCH, BATCH),
+        *batches(4 * BATCH, 360, 70, pytest.mark.slow),
         *batches(360, 20_000, 5 * BATCH, pytest.mark.slow, pytest.mark.long),
     ],
 )
