@@ -28,7 +28,8 @@ _COMMENT = re.compile(r"^;.*\n", re.MULTILINE)
 # Modifiers of floats for which the table needs no rows: `.full` and `.noftz` have no effect here, and
 # `emit_arithmetic` applies the others to operands and results.
 _FLOAT_MODIFIERS = ("ftz", "sat", "relu", "full", "noftz", *ROUNDING_MODES)
-# The smallest normal number of a type. LLVM writes floats of all types as the bits of a double.
+# The smallest normal number of a type: a bf16 has the exponents of an f32. LLVM IR writes any float
+# as the bits of a double.
 _SMALLEST_NORMAL = {
     "f16": "0x3F10000000000000",
     **dict.fromkeys(("bf16", "f32"), "0x3810000000000000"),
@@ -70,7 +71,7 @@ def operations() -> dict[str, Operation]:
     }
 
 
-def operation(name: str) -> Operation:
+def operation_named(name: str) -> Operation:
     """
     Return an operation by its name.
 
@@ -90,13 +91,13 @@ def find_operation(mnemonic: Mnemonic) -> Operation:
     this order.
 
     Raises:
-        UnsupportedInstruction: The table has an operation of none of the names.
+        UnsupportedInstruction: The table has none of these names.
     """
     ptx_type, full_name = mnemonic.type, (mnemonic.opcode, *mnemonic.modifiers)
     short_name = full_name
     if ptx_type.is_float:
         short_name = tuple(part for part in full_name if part not in _FLOAT_MODIFIERS)
-    # "f" also for bf16.
+    # The letter is "f" also for bf16.
     letter = ptx_type.letter[-1]
     for name in (".".join(full_name), ".".join(short_name)):
         for suffix in (f".{letter}{ptx_type.bits}", f".{letter}", ""):
@@ -197,7 +198,7 @@ def decode(b: IRBuilder, ptx_type: PtxType, bits: str) -> str:
 
 
 def encode(b: IRBuilder, ptx_type: PtxType, value: str, rounding: str = "rn") -> str:
-    """Return the bits that represent a value; a 16-bit float is rounded."""
+    """Return the bits that represent a value; a 16-bit float is rounded by a mode of ROUNDING_MODES."""
     if not ptx_type.is_float:
         return value
     if ptx_type.bits == 16:
@@ -224,8 +225,8 @@ def emit_directed(
     # The functions of the table round up or toward zero. To round down, negate the operands, round up, and
     # negate the result. A square root is never negative, so that rounding it toward zero rounds it down.
     negates = rounding == "rm" and name != "sqrt"
-    # If the result is NaN, its sign must not be negated. A NaN of a smaller type needs no care, since a GPU
-    # computes only one, for which `emit_gpu_nan` is used later.
+    # If the result is NaN, its sign must not be negated: use the NaN of the operation that rounds to nearest.
+    # Smaller types have only one NaN on a GPU (`emit_gpu_nan`).
     nearest_operation = None
     if negates and ptx_type.bits == 64 and not result:
         nearest_operation = operations().get(f"{name}.f")
@@ -244,7 +245,7 @@ def emit_directed(
         suffix=ptx_type.suffix,
         up=str(rounding == "rp" or negates).lower(),
     )
-    value = b.emit_text(operation(f"directed.{name}").body, placeholders)
+    value = b.emit_text(operation_named(f"directed.{name}").body, placeholders)
     if not negates:
         return value
     value = b.emit_value(f"fneg {result or ptx_type.ir} {value}")

@@ -385,7 +385,7 @@ def _convert_to_float(b: Translator, target: PtxType, source: PtxType, value: st
     if target.ir == "double":
         return b.emit_value(f"fpext float {value} to double")
     if target.bits == 16:
-        return b.call("ptxlink.odd", "float", f"double {value}")
+        return b.call("ptxlink.round_to_odd", "float", f"double {value}")
     if is_directed:
         return arithmetic.emit_directed(b, "narrow", source, mode, [value], "float")
     return b.emit_value(f"fptrunc double {value} to float")
@@ -408,7 +408,7 @@ def _integer_to_float(b: Translator, target: PtxType, source: PtxType, value: st
         value = b.expand("cvt.round_to_odd", value=value, negated_minimum=negated_minimum, count=count)
     wide = b.emit_value(f"{opcode} {source.raw} {value} to double")
     if target.bits == 16:
-        return b.call("ptxlink.odd", "float", f"double {wide}")
+        return b.call("ptxlink.round_to_odd", "float", f"double {wide}")
     return arithmetic.emit_directed(b, "narrow", PtxType("f", 64), rounding, [wide], "float")
 
 

@@ -290,7 +290,7 @@ def encode_sum(f: IRBuilder, result_type: str, value: str) -> str:
     if result_type == "f16":
         # The float is rounded to odd (its last bit is 1 if it is inexact). Rounding it to f16 then gives the
         # result of rounding the double once. Mode 1 is `rn`: to nearest, ties to even.
-        rounded_to_odd = f.call("ptxlink.odd", "float", f"double {value}")
+        rounded_to_odd = f.call("ptxlink.round_to_odd", "float", f"double {value}")
         return f.call("ptxlink.f16.encode", "i16", f"float {rounded_to_odd}", "i32 1")
     result = f.emit_value(f"fptrunc double {value} to float")
     return arithmetic.emit_gpu_nan(f, f.emit_value(f"bitcast float {result} to i32"))

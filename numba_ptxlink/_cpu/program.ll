@@ -241,10 +241,10 @@ done:
 ; 16-bit floats are converted to floats, computed with, and rounded once. LLVM's conversions would call functions of the
 ; compiler's runtime library, which is missing, so that the process would end.
 ;
-; `odd` rounds a double to a float, and to odd: if the result is inexact, it is the neighbour whose last bit is 1.
-; Rounding it again to a 16-bit float then returns the same as rounding once.
+; `round_to_odd` rounds a double to a float, and to odd: if the result is inexact, it is the neighbour whose last bit
+; is 1. Rounding the result again, to a 16-bit float, then returns the same as rounding once.
 
-define internal float @ptxlink.odd(double %exact) alwaysinline {
+define internal float @ptxlink.round_to_odd(double %exact) alwaysinline {
   %near = fptrunc double %exact to float
   %near.wide = fpext float %near to double
   %is_exact = fcmp ueq double %near.wide, %exact
@@ -262,12 +262,12 @@ define internal float @ptxlink.odd(double %exact) alwaysinline {
 ; Fused multiplication and addition for 16-bit floats.
 define internal float @ptxlink.fused(float %a, float %b, float %c) alwaysinline {
   %odd = call double @ptxlink.fma.odd(float %a, float %b, float %c)
-  %result = call float @ptxlink.odd(double %odd)
+  %result = call float @ptxlink.round_to_odd(double %odd)
   ret float %result
 }
 ; Round to odd, given a sum that was rounded to nearest, and %missing, which has the sign of the exact sum - %sum: if
 ; the sum was rounded away from zero, take its neighbour toward zero, and then set the last bit.
-define internal double @ptxlink.to.odd(double %sum, double %missing) alwaysinline {
+define internal double @ptxlink.correct_to_odd(double %sum, double %missing) alwaysinline {
   %is_inexact = fcmp one double %missing, 0.0
   %is_below_exact = fcmp ogt double %missing, 0.0
   %is_negative = fcmp olt double %sum, 0.0
@@ -294,7 +294,7 @@ define internal double @ptxlink.fma.odd(float %a, float %b, float %c) alwaysinli
   %missing.product = fsub double %product, %sum.product
   %missing.c = fsub double %c.wide, %sum.c
   %missing = fadd double %missing.product, %missing.c
-  %result = call double @ptxlink.to.odd(double %sum, double %missing)
+  %result = call double @ptxlink.correct_to_odd(double %sum, double %missing)
   ret double %result
 }
 ; The exponents of a 16-bit float and of a float have different biases: multiply by 0x46F0000000000000, 2**112. The bits
@@ -487,7 +487,7 @@ define internal float @ptxlink.directed.fdiv.f32(float %a, float %b, i1 %up) alw
   %negated = fneg double %quotient
   %remainder = call double @llvm.fma.f64(double %negated, double %b.wide, double %a.wide)
   %missing = fmul double %remainder, %b.wide
-  %odd = call double @ptxlink.to.odd(double %quotient, double %missing)
+  %odd = call double @ptxlink.correct_to_odd(double %quotient, double %missing)
   %result = call float @ptxlink.directed.f32(double %odd, i1 %up)
   ret float %result
 }
@@ -496,7 +496,7 @@ define internal float @ptxlink.directed.sqrt.f32(float %a, i1 %up) alwaysinline 
   %root = call double @llvm.sqrt.f64(double %wide)
   %negated = fneg double %root
   %missing = call double @llvm.fma.f64(double %negated, double %root, double %wide)
-  %odd = call double @ptxlink.to.odd(double %root, double %missing)
+  %odd = call double @ptxlink.correct_to_odd(double %root, double %missing)
   %result = call float @ptxlink.directed.f32(double %odd, i1 %up)
   ret float %result
 }
@@ -527,7 +527,7 @@ define internal i128 @ptxlink.significand(double %value) alwaysinline {
   %result = zext i64 %significand to i128
   ret i128 %result
 }
-define internal i128 @ptxlink.aligned(i128 %value, i64 %distance) alwaysinline {
+define internal i128 @ptxlink.shift_to_odd(i128 %value, i64 %distance) alwaysinline {
   ; Shift right by %distance; the lowest bit becomes 1 if bits are shifted out. Do nothing for a negative distance.
   %not_negative = call i64 @llvm.smax.i64(i64 %distance, i64 0)
   %count = call i64 @llvm.umin.i64(i64 %not_negative, i64 127)
@@ -580,10 +580,10 @@ define internal double @ptxlink.directed.fma.f64(double %a, double %b, double %c
   %p.distance = sub i64 0, %c.distance
   %c.is_zero = icmp eq i128 %c.significand, 0
   %p.shift = select i1 %c.is_zero, i64 0, i64 %p.distance
-  %p.aligned = call i128 @ptxlink.aligned(i128 %p.top, i64 %p.shift)
-  %c.aligned = call i128 @ptxlink.aligned(i128 %c.top, i64 %c.distance)
+  %p.aligned = call i128 @ptxlink.shift_to_odd(i128 %p.top, i64 %p.shift)
+  %c.aligned = call i128 @ptxlink.shift_to_odd(i128 %c.top, i64 %c.distance)
   %larger_exponent = call i64 @llvm.smax.i64(i64 %p.exponent, i64 %c.scaled_exponent)
-  %exponent.at = select i1 %c.is_zero, i64 %p.exponent, i64 %larger_exponent
+  %sum.exponent = select i1 %c.is_zero, i64 %p.exponent, i64 %larger_exponent
 
   ; Add the magnitudes, or subtract the smaller from the larger.
   %sum = add i128 %p.aligned, %c.aligned
@@ -595,15 +595,15 @@ define internal double @ptxlink.directed.fma.f64(double %a, double %b, double %c
   %takes_c_sign = and i1 %subtracts, %c_is_larger
   %is_negative = xor i1 %product.is_negative, %takes_c_sign
 
-  ; Normalise: move the highest bit to 126, so that a normal result has its lowest bit at 74, and a subnormal one above.
-  ; 9218868437227405311 is the largest finite number.
+  ; Normalise: move the highest bit to 126, so that a normal result has its lowest bit at 74, and a subnormal result
+  ; above that. 9218868437227405311 is the largest finite number.
   %zeros = call i128 @llvm.ctlz.i128(i128 %total, i1 false)
   %zeros.i64 = trunc i128 %zeros to i64
   %is_zero = icmp eq i128 %total, 0
   %count = select i1 %is_zero, i128 0, i128 %zeros
   %normalised = shl i128 %total, %count
-  %unrounded = call i128 @ptxlink.aligned(i128 %normalised, i64 1)
-  %exponent.raised = sub i64 %exponent.at, %zeros.i64
+  %unrounded = call i128 @ptxlink.shift_to_odd(i128 %normalised, i64 1)
+  %exponent.raised = sub i64 %sum.exponent, %zeros.i64
   %exponent = add i64 %exponent.raised, 1150
   %subnormal_shift = sub i64 1, %exponent
   %extra_shift = call i64 @llvm.smax.i64(i64 %subnormal_shift, i64 0)

@@ -228,7 +228,9 @@ class Translator(IRBuilder):
             # A special register, such as %tid.x. Cooperative groups read the address of the workspace from
             # %envreg1 and %envreg2.
             self.reads_workspace |= operand in ("%envreg1", "%envreg2")
-            return self.resize(self.expand(operand), _RESULT_BITS[arithmetic.operation(operand).result], bits)
+            return self.resize(
+                self.expand(operand), _RESULT_BITS[arithmetic.operation_named(operand).result], bits
+            )
         self.uses_short_pointers |= bits < 8 * _POINTER_BYTES
         return self.resize(self._read_address(operand), 64, bits)
 
@@ -277,7 +279,7 @@ class Translator(IRBuilder):
     def write_expansion(self, operand: str, name: str, **values: object) -> None:
         """Write the result of an operation of instructions.ll, see `expand`, to a register."""
         self.write_register(
-            operand, self.expand(name, **values), _RESULT_BITS[arithmetic.operation(name).result]
+            operand, self.expand(name, **values), _RESULT_BITS[arithmetic.operation_named(name).result]
         )
 
     def _address_of(self, name: str) -> str:
@@ -302,7 +304,7 @@ class Translator(IRBuilder):
 
     def expand(self, name: str, **values: object) -> str:
         """Emit an operation of instructions.ll, such as "%laneid" or "vote.all"; return its result."""
-        return self.emit_text(arithmetic.operation(name).body, _ContextValues(self, values))
+        return self.emit_text(arithmetic.operation_named(name).body, _ContextValues(self, values))
 
     def emit_source_location(self) -> None:
         """Add nothing: a fault finds its source line by the index of its statement."""
