@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .mnemonics import Mnemonic
     from .translator import Translator
 
+# The lowest bits of two fields of a barrier: the arrivals that end a phase, and the number of the phase.
 _EXPECTED_BIT, _PHASE_BIT = 20, 40
 _PENDING_MASK = (1 << _EXPECTED_BIT) - 1
 # The numbers of bytes that `cp.async` can copy.
@@ -45,6 +46,7 @@ def copy(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
             _arrive(b, barrier, "1", drops=False)
         return
     if modifiers & {"commit_group", "wait_group", "wait_all"}:
+        # All copies before are complete.
         return
     # The operands are target, source and size; then optionally the number of bytes to read, and a cache
     # policy.
@@ -64,6 +66,7 @@ def copy(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def _copy_all(b: Translator, destination: str, source: str, size: int) -> None:
+    """Copy *size* bytes to the pointer *destination* from the address in the operand *source*."""
     pointer = space_pointer(b, source, "global", size)
     report_access(b, pointer, size, Access.READ)
     report_access(b, destination, size, Access.WRITE)
@@ -163,7 +166,9 @@ def _arrive(b: Translator, barrier: str, arrivals: str, *, drops: bool) -> str:
 
 def _wait(b: Translator, barrier: str, target: str, source: str, *, by_parity: bool) -> None:
     """
-    Translate a wait: test whether a phase is complete; if not, let other threads run, and test once more.
+    Translate a wait: test whether a phase is complete; if it is not, let other threads run, and test again.
+
+    The result may be false again, as on a GPU, so that programs wait in a loop.
 
     Args:
         b: The function.

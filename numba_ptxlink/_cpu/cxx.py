@@ -8,7 +8,7 @@ becomes a variable, too, as %v1 and %v2 in this example:
     %t2 = add i32 %t1, 5            ->    t2_ = op_add(t1_, i32(5u));
     store i32 %t2, ptr %v2                v2_ = t2_;
 
-The text may contain directives `#line` of C++, which apply to the instructions up to the next one.
+The LLVM IR may contain `#line` directives of C++, each of which is for the instructions up to the next one.
 """
 
 from __future__ import annotations

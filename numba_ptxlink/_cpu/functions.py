@@ -176,13 +176,14 @@ def _translate_function(module: EntryModule, function: ptx.Function) -> tuple[st
             for pointer, offset in zip(b.pointers, param_offsets(function.params), strict=True)
         ]
     parameters = COMMON_PARAMETERS.format(local="%local")
-    # A coroutine cannot suspend in a callee, so functions that suspend are inlined into the kernel.
+    # Only a kernel is a coroutine. Since a coroutine cannot suspend in a callee, functions that suspend are
+    # inlined into the kernel.
     is_coroutine = is_kernel and suspends
     if is_coroutine:
         signature = f'i64 @"ramp.{name}"({parameters}, ptr %memory) presplitcoroutine'
         b.emit(_COROUTINE_BEGIN)
     else:
-        # A kernel finds its parameters in the parameter buffer, %params.
+        # A function takes pointers to its results and parameters. A kernel has a parameter buffer.
         pointers = "" if is_kernel else "".join(f", ptr {pointer}" for pointer in b.pointers)
         attribute = " alwaysinline" if suspends else ""
         signature = f'internal i8 @"f.{name}"({parameters}{pointers}){attribute}'
@@ -211,7 +212,7 @@ def _translate_function(module: EntryModule, function: ptx.Function) -> tuple[st
 
 
 def find_labels(body: Sequence[tuple[int, ptx.Statement, ptx.Scope]]) -> dict[tuple[int, str], int]:
-    """Return the index of the statement of each label, by the number of its `{}` block and its name."""
+    """Return the index of each label's statement, by the number of the `{ }` block around it and its name."""
     return {
         (scope.block, statement.name): index
         for index, statement, scope in body
@@ -235,6 +236,7 @@ def translate_body(b: Translator, body: Sequence[tuple[int, ptx.Statement, ptx.S
             b.source_location = statement
         elif isinstance(statement, ptx.Declaration):
             for variable in statement.variables:
+                # A key like that of a register in this scope, but without a type.
                 register = ptx.Register(scope.block, variable.name, "")
                 if variable.space in ("local", "param"):
                     b.declare(register, variable)
@@ -246,7 +248,7 @@ def translate_body(b: Translator, body: Sequence[tuple[int, ptx.Statement, ptx.S
 
 
 def _translate_instruction(b: Translator, instruction: ptx.Instruction) -> None:
-    """Translate an instruction, or to a fault at run time if the CPU does not support it."""
+    """Translate an instruction. If the CPU does not support it, it becomes a fault at run time."""
     mnemonic = parse_mnemonic(instruction.mnemonic)
     begin, skip_label = len(b.lines), ""
     try:

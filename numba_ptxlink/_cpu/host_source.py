@@ -104,6 +104,7 @@ class _HostProgram:
         self._symbols, self._source_files = Symbols(module), source_files(module)
         # Functions that the translations of instructions call, in LLVM IR by name.
         self._helpers = cxx.split_functions(runtime.read_ir("program.ll"))
+        # The C++ of each translated function, or the reason why it has none.
         self._translated: dict[str, cxx.CxxFunction | NoHostVersionError] = {}
 
     def find_definitions(self, name: str) -> _Definitions:
@@ -116,7 +117,7 @@ class _HostProgram:
         definitions = _Definitions({}, {})
         module = _HostModule(self._symbols, name, checks_accesses=False)
         module.source_files = self._source_files
-        # An alias has the function that it names.
+        # If *name* is an alias, this is the name of the function for which it stands.
         self._add(module, module.functions[name].name, definitions)
         return definitions
 

@@ -12,7 +12,7 @@ from numba_ptxlink.errors import LaunchError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# LLVM is used by one thread at a time.
+# Let only one thread at a time use LLVM.
 _lock = Lock()
 # For how long the end of the process waits for a compilation.
 _MAX_WAIT_SECONDS = 60
@@ -105,7 +105,7 @@ def frame_size(ramp: int) -> int:
 
 class LoadedCode:
     """
-    Object code in memory, ready to run. Object code may refer to symbols of that which was added before it.
+    Object code in memory, ready to run. It may refer to symbols of object code that was added before.
 
     Args:
         objects: Object code, as `compile_ir` returns it.
