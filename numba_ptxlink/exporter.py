@@ -149,7 +149,7 @@ def export(
         # Absolute, since compilers run in temporary folders.
         tuple(
             outputs.require_path("include_dirs", folder).absolute()
-            for folder in includes.folders(include_dirs)
+            for folder in includes.check_include_dirs(include_dirs)
         ),
         front_end,
         writes_files=out_dir is not None or (isinstance(source, Source) and source.will_be_written),

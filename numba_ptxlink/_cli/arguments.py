@@ -91,8 +91,8 @@ def add_arithmetic(command: argparse.ArgumentParser) -> None:
         command.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=meaning)
 
 
-def add_target_release(parser: argparse.ArgumentParser, verb: str) -> None:
-    """Add the options for the oldest CUDA release; *verb* is "export" or "link", for the help."""
+def add_cuda_release(parser: argparse.ArgumentParser, verb: str) -> None:
+    """Add --cuda and --ptx-isa, the oldest CUDA release; *verb* is "export" or "link", for the help."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
         "--cuda",

@@ -74,7 +74,7 @@ def add(commands: Any) -> None:
         help='a GPU to generate code for, such as "sm_90"; a list with commas, native, all or all-major '
         "(default: sm_75)",
     )
-    parsing.add_target_release(export, "export")
+    parsing.add_cuda_release(export, "export")
     export.add_argument(
         "--depfile",
         type=parsing.parse_path,

@@ -50,7 +50,11 @@ def add(commands: Any) -> None:
         _EXAMPLES,
     )
     link.add_argument(
-        "inputs", type=parsing.parse_path, nargs="+", metavar="INPUT", help="a file of one of these kinds"
+        "inputs",
+        type=parsing.parse_path,
+        nargs="+",
+        metavar="INPUT",
+        help="a file of PTX, LTO-IR, CUDA C++ or Python, a cubin or an object",
     )
     link.add_argument(
         "-o", "--output", type=parsing.parse_path, required=True, metavar="FILE", help="the output file"
@@ -95,7 +99,8 @@ def add(commands: Any) -> None:
     link.add_argument(
         "--checks",
         choices=CHECKS,
-        help="which inputs are compared before the link (default: NUMBA_PTXLINK_CHECKS, or all)",
+        help="whether the declarations in one input are compared with those in the others, and with the "
+        "manifests of exports (default: NUMBA_PTXLINK_CHECKS, or all)",
     )
     link.add_argument("--debug", "-g", action="store_true", help="keep debug information")
     link.add_argument("--lineinfo", action="store_true", help="keep line numbers")
@@ -107,7 +112,7 @@ def add(commands: Any) -> None:
         default=None,
         help="approximate arithmetic: --ftz --no-prec-div --no-prec-sqrt, and approximate functions",
     )
-    parsing.add_target_release(link, "link")
+    parsing.add_cuda_release(link, "link")
     parsing.add_front_end(link)
 
 
@@ -120,6 +125,7 @@ def _link(arguments: argparse.Namespace) -> Report:
         macros = [f"--define-macro={define}" for define in arguments.defines]
         options = {name: getattr(arguments, name) for name in _SAME_NAME_OPTIONS}
         linked = link(*arguments.inputs, nvrtc_flags=macros, **options)
+    # `linked.reason` says why the backend was chosen: if it is a linker, why one PTX module was impossible.
     if arguments.emit == PTX and not linked.ptx:
         raise LinkError(
             f"The inputs did not become one PTX module: {linked.reason}; pass only PTX, CUDA C++ or Python, "

@@ -45,7 +45,7 @@ def add(commands: Any) -> None:
         type=parsing.parse_text,
         nargs="*",
         metavar="VALUE",
-        help="its arguments: Python literals, nan, inf, or .npy files, which it writes to",
+        help="its arguments: Python literals, nan, inf, or .npy files, to which changed arrays are written",
     )
     run.add_argument("--grid", type=parse_extents, metavar="N[,N[,N]]", help="the blocks of a kernel's grid")
     run.add_argument("--block", type=parse_extents, metavar="N[,N[,N]]", help="the threads of a block")
@@ -84,17 +84,21 @@ def _run(arguments: argparse.Namespace) -> Report:
         sizes = _launch_sizes(arguments, is_kernel=hasattr(item, "launch"))
         values = _Values(arguments.values)
         content: dict[str, Any] = {}
-        text = ""
+        result_text = ""
         if sizes:
             item.launch(*values.in_order, **sizes, shared=arguments.shared)
         else:
             result = item(*values.in_order)
-            content["result"], text = _to_json(result), _as_text(result)
+            content["result"], result_text = _to_json(result), _as_text(result)
     changed = values.save_changed()
-    lines = [text, *(f"{path}  {array.dtype} {array.shape}\n{array}" for path, array in changed.items())]
+    lines = [
+        result_text,
+        *(f"{path}  {array.dtype} {array.shape}\n{array}" for path, array in changed.items()),
+    ]
     if sizes or changed:
         content["written"] = {path: _to_json(array) for path, array in changed.items()}
-    return Report(content, "\n".join(filter(None, lines)) or "No array was changed.", text)
+    text = "\n".join(filter(None, lines)) or "No array was changed."
+    return Report(content, text, brief=result_text)
 
 
 def _load_item(arguments: argparse.Namespace) -> Any:
@@ -131,12 +135,13 @@ class _Values:
     def __init__(self, texts: Sequence[str]) -> None:
         import numpy as np
 
-        paths = {os.path.realpath(text): text for text in texts if text.endswith(".npy")}
-        names = [paths.get(os.path.realpath(text), text) for text in texts]
-        by_name = {name: _parse_value(name) for name in names}
-        self.in_order = [by_name[name] for name in names]
-        self._arrays = {name: value for name, value in by_name.items() if isinstance(value, np.ndarray)}
-        self._contents = {name: array.tobytes() for name, array in self._arrays.items()}
+        # The last path of a file stands for all of its paths; literals stay as they are.
+        path_of_file = {os.path.realpath(text): text for text in texts if text.endswith(".npy")}
+        unified_texts = [path_of_file.get(os.path.realpath(text), text) for text in texts]
+        value_of_text = {text: _parse_value(text) for text in unified_texts}
+        self.in_order = [value_of_text[text] for text in unified_texts]
+        self._arrays = {path: value for path, value in value_of_text.items() if isinstance(value, np.ndarray)}
+        self._contents = {path: array.tobytes() for path, array in self._arrays.items()}
 
     def save_changed(self) -> dict[str, Any]:
         """Write the arrays that a call has changed to their files; return the arrays by path."""
@@ -193,7 +198,7 @@ def _compare(arguments: argparse.Namespace) -> Report:
         comparison = compare_file(arguments.file, arguments.seed, arguments.front_end)
     lines = []
     for declaration, count in comparison.calls.items():
-        # The fields of a difference: the function, the arguments, and the results in Python and compiled.
+        # Differences name the function by its declaration, too; their other fields are the columns below.
         rows = [difference[1:] for difference in comparison.differences if difference.function == declaration]
         lines.append(f"{declaration}  {count} calls, differences: {len(rows) or 'none'}")
         if rows:

@@ -64,7 +64,7 @@ def rules_of(types: Types, names: Iterable[str], *, converts: bool) -> Rules:
             rules = _with_dtype(rules, np.dtype(f"f{entry.size}"))
         # The types that this type consists of or points to.
         pending_names += filter(None, (entry.element, entry.target))
-        pending_names += (field.type for field in arrays.fields(types, name))
+        pending_names += (field.type for field in arrays.describe_members(types, name))
     return rules
 
 
@@ -90,7 +90,7 @@ def agrees(types: Types, name: str, expected: Any, actual: Any, rules: Rules) ->
     entry = types[name]
     if expected is None or actual is None:
         return expected is actual
-    fields = arrays.fields(types, name)
+    fields = arrays.describe_members(types, name)
     if arrays.is_optional(types, name):
         return agrees(types, fields[0].type, expected, actual, rules)
     try:

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._launch import arrays
-from numba_ptxlink._launch.on_cpu import HostArguments
+from numba_ptxlink._launch.on_cpu import HostArrayReader
 from numba_ptxlink._launch.results import Record
 from numba_ptxlink.errors import DeviceFaultError, PtxlinkError
 
@@ -86,10 +86,10 @@ class Tally:
     def _to_c(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return *arguments* as values of their C types; arrays as they are."""
 
-        def convert(formal: Formal, value: Any, memory: HostArguments) -> Any:
-            return values.to_c(self._compiled.types, formal.type, value, memory)
+        def convert(formal: Formal, value: Any, reader: HostArrayReader) -> Any:
+            return values.to_c(self._compiled.types, formal.type, value, reader)
 
-        return tuple(self._compiled.parameters.read(arguments, HostArguments(stream=0), convert))
+        return tuple(self._compiled.parameters.read(arguments, HostArrayReader(stream=0), convert))
 
     def _compare(self, arguments: tuple[Any, ...]) -> None:
         """Call both functions with *arguments*, and record a difference."""
@@ -155,7 +155,9 @@ class Tally:
             if types[name].kind in {"view", "pointer"} and arrays.is_numpy(value, "ndarray"):
                 yield name, value
             elif isinstance(value, (tuple, Record)):
-                yield from self._arrays_in([field.type for field in arrays.fields(types, name)], value)
+                yield from self._arrays_in(
+                    [field.type for field in arrays.describe_members(types, name)], value
+                )
 
 
 def _as_text(outcome: Any) -> str:

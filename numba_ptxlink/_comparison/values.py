@@ -23,7 +23,7 @@ from numba_ptxlink.errors import ExportError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numba_ptxlink._launch.arrays import DeviceArguments, Types
+    from numba_ptxlink._launch.arrays import DeviceArrayReader, Types
 
 # Reports print integers, and Python refuses to print those of more than 14,284 bits.
 _MAX_INTEGER_BITS = 1 << 12
@@ -194,7 +194,7 @@ def _to_python_number(value: Any) -> Any:
     return Integer(number) if type(number) is int else number
 
 
-def to_c(types: Types, name: str, value: Any, memory: DeviceArguments) -> Any:
+def to_c(types: Types, name: str, value: Any, reader: DeviceArrayReader) -> Any:
     """
     Return an argument as `results.unpack` returns a value of the C type *name*.
 
@@ -204,7 +204,7 @@ def to_c(types: Types, name: str, value: Any, memory: DeviceArguments) -> Any:
         types: The C types of a manifest.
         name: The C type of the parameter.
         value: The argument.
-        memory: Holds the memory of converted arguments.
+        reader: Reads the arrays in it, and keeps them alive.
 
     Raises:
         WrongArgumentError: *value* does not fit the type.
@@ -213,19 +213,19 @@ def to_c(types: Types, name: str, value: Any, memory: DeviceArguments) -> Any:
     if is_array or types[name].kind in {"view", "pointer"}:
         return value
     if not (_holds_arrays(types, name) and isinstance(value, (tuple, list, Record))):
-        converted = results.unpack(types, name, packer(types, name)(value, memory))
+        converted = results.unpack(types, name, packer(types, name)(value, reader))
         # Division by zero raises an exception for a number of Python, and not for one of NumPy.
         is_python_number = type(value) in {int, float, complex} and isinstance(converted, np.generic)
         return converted.item() if is_python_number else converted
-    pairs = zip(arrays.fields(types, name), value, strict=True)
-    members = {field.name: to_c(types, field.type, member, memory) for field, member in pairs}
+    pairs = zip(arrays.describe_members(types, name), value, strict=True)
+    members = {field.name: to_c(types, field.type, member, reader) for field, member in pairs}
     return Record(name, members) if arrays.is_record(types, name) else tuple(members.values())
 
 
 def _holds_arrays(types: Types, name: str) -> bool:
     """Return whether the C type *name* is an array or a pointer, or has such a member."""
     return types[name].kind in {"view", "pointer"} or any(
-        _holds_arrays(types, field.type) for field in arrays.fields(types, name)
+        _holds_arrays(types, field.type) for field in arrays.describe_members(types, name)
     )
 
 
@@ -246,7 +246,7 @@ def to_python(types: Types, name: str, value: Any, *, python_numbers: bool) -> A
         return value.view(array_class) if entry.kind in {"view", "pointer"} else value
     if value is None or entry.kind == "pointer":
         return value
-    fields = arrays.fields(types, name)
+    fields = arrays.describe_members(types, name)
     if arrays.is_optional(types, name):
         return to_python(types, fields[0].type, value, python_numbers=python_numbers)
     if entry.kind == "array" and not isinstance(value, bytes):

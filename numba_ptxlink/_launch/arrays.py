@@ -41,9 +41,9 @@ def is_numpy(value: object, name: str) -> bool:
     return numpy is not None and isinstance(value, getattr(numpy, name))
 
 
-def fields(types: Types, name: str) -> Sequence[MemberDescription]:
+def describe_members(types: Types, name: str) -> Sequence[MemberDescription]:
     """
-    Return the members of the type *name*, with their names in Python.
+    Return the name, type and offset of each member of the type *name*.
 
     The elements of a vector or array count as members. A number has no members.
     """
@@ -51,13 +51,14 @@ def fields(types: Types, name: str) -> Sequence[MemberDescription]:
     if entry.kind == "struct":
         return entry.members
     count = entry.count if entry.kind in {"vector", "array"} else 0
+    # Elements of an array have the names that a tuple's members have in C: f0, f1 and so on.
     names = "xyzw" if entry.kind == "vector" else [f"f{index}" for index in range(count)]
     element_size = entry.size // max(count, 1)
     return [MemberDescription(names[index], entry.element, index * element_size) for index in range(count)]
 
 
 def is_record(types: Types, name: str) -> bool:
-    """Return whether the type *name* is a struct whose members have names in Python."""
+    """Return whether the type *name* is the struct of a record or a named tuple."""
     return types[name].python_kind in {"record", "namedtuple"}
 
 
@@ -77,7 +78,7 @@ def matches_type(types: Types, name: str, dtype: Any) -> bool:
     """
     entry = types[name]
     if isinstance(dtype, str):
-        return _matches_number(entry, dtype)
+        return _matches_typestr(entry, dtype)
     if dtype.itemsize != entry.size:
         return False
     if entry.kind == "array":
@@ -88,9 +89,9 @@ def matches_type(types: Types, name: str, dtype: Any) -> bool:
         base, (count, *further_extents) = dtype.subdtype
         element = sys.modules["numpy"].dtype((base, tuple(further_extents)))
         return bool(count == entry.count) and matches_type(types, entry.element, element)
-    members = fields(types, name)
+    members = describe_members(types, name)
     if not members or (dtype.kind == "V" and not dtype.names):
-        return _matches_number(entry, dtype.str)
+        return _matches_typestr(entry, dtype.str)
     dtype_fields = dtype.fields or {}
     ignores_names = entry.python_kind == "tuple"
     # Fields without size, such as empty texts, are left out: C has no such members.
@@ -107,14 +108,14 @@ def matches_type(types: Types, name: str, dtype: Any) -> bool:
     )
 
 
-def _matches_number(entry: TypeDescription, typestr: str) -> bool:
+def _matches_typestr(entry: TypeDescription, typestr: str) -> bool:
     """
-    Return whether the dtype *typestr* is that of the number *entry*, in the byte order of the GPU.
+    Return whether *typestr* describes the type *entry*: its kind and size, in the byte order of the GPU.
 
-    A type that NumPy has no letter for, such as a struct, matches a void of its size: "|V16".
+    A type for which NumPy has no letter, such as a struct, matches a void of its size: "|V16".
     """
     number = numbers.of_kind(entry.kind, entry.size)
-    # No type has the letter of dates, "M" or "m", since C types have no unit.
+    # Dates, "M" and "m", match no type: C types have no unit, so no number has these letters.
     letter = number.numpy if number else ""
     if entry.kind == "pointer":
         letter = "u"
@@ -127,9 +128,11 @@ def itemsize(typestr: str) -> int:
 
 
 @dataclass
-class DeviceArguments:
+class DeviceArrayReader:
     """
-    The arguments of one launch, filled in as they are read.
+    A reader of the arrays in device memory among the arguments of one launch.
+
+    Records the streams, objects and addresses of the arguments that it reads.
 
     Args:
         stream: The handle of the launch's stream.
@@ -208,7 +211,7 @@ _IN_HOST_MEMORY = (
 )
 
 
-def _read_interface(interface: Any, dtype: Any, arguments: DeviceArguments) -> DeviceArray:
+def _read_interface(interface: Any, dtype: Any, reader: DeviceArrayReader) -> DeviceArray:
     """Return the array that a `__cuda_array_interface__` describes; *dtype* is its NumPy dtype, or None."""
     if interface.get("mask") is not None:
         raise WrongArgumentError("it is a masked array; pass the array without its mask")
@@ -217,7 +220,7 @@ def _read_interface(interface: Any, dtype: Any, arguments: DeviceArguments) -> D
     strides = contiguous_strides(shape, size, "c") if strides is None else tuple(map(int, strides))
     address, readonly = interface["data"]
     if interface.get("stream") is not None:
-        arguments.add_producer(operator.index(interface["stream"]))
+        reader.add_producer(operator.index(interface["stream"]))
     # For records, the interface has only their size, such as "|V16"; the dtype has their members.
     has_members = is_numpy(dtype, "dtype") and dtype.names and dtype.itemsize == size
     return DeviceArray(
@@ -257,21 +260,21 @@ _TENSOR_LAYOUT = struct.Struct("PiiiBBHPPQ")
 _FLAGS_OFFSET, _TENSOR_OFFSET = 24, 32
 
 
-def _read_dlpack(value: Any, arguments: DeviceArguments) -> DeviceArray:
+def _read_dlpack(value: Any, reader: DeviceArrayReader) -> DeviceArray:
     """Return the array that *value* describes by `__dlpack__`."""
     device = int(value.__dlpack_device__()[0])
     if device == _CPU_DEVICE:
         raise WrongArgumentError(_IN_HOST_MEMORY)
     if device not in _CUDA_DEVICES:
         raise WrongArgumentError(f"it is on a device of DLPack's type {device}; copy it to a GPU of NVIDIA")
-    stream = arguments.stream or _LEGACY_STREAM
+    stream = reader.stream or _LEGACY_STREAM
     try:
         capsule = value.__dlpack__(stream=stream, max_version=(1, 0))
     except TypeError:
         # Producers older than DLPack 1.0 do not accept `max_version`.
         capsule = value.__dlpack__(stream=stream)
     # The capsule owns the tensor, which is freed with it: keep it until the launch is queued.
-    arguments.keep_alive.append(capsule)
+    reader.keep_alive.append(capsule)
     address, readonly = _open_capsule(capsule)
     data, _, _, ndim, code, bits, lanes, shape_address, strides_address, offset = _TENSOR_LAYOUT.unpack(
         ctypes.string_at(address, _TENSOR_LAYOUT.size)
@@ -279,7 +282,8 @@ def _read_dlpack(value: Any, arguments: DeviceArguments) -> DeviceArray:
     letter, size = _DLPACK_LETTERS.get(code), bits // 8
     if lanes != 1 or letter is None or bits % 8:
         raise WrongArgumentError(
-            f"its elements are of DLPack's type {code} with {bits} bits, which has no C type; convert them"
+            f"its elements, of DLPack's code {code}, bits {bits} and lanes {lanes}, have no C type; "
+            "convert them"
         )
     shape = _integers(shape_address, ndim)
     if strides_address:

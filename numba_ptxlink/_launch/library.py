@@ -17,7 +17,7 @@ from numba_ptxlink._tools import driver
 from numba_ptxlink._tools.launching import Configuration, Launchable
 from numba_ptxlink.errors import LaunchError, short_repr
 
-from .arrays import DeviceArguments, Types
+from .arrays import DeviceArrayReader, Types
 from .values import Parameters
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ class _DriverCode:
         name: The name for messages.
     """
 
-    arguments_class = DeviceArguments
+    reader_class = DeviceArrayReader
     """The class that reads the arguments of a launch."""
 
     def __init__(self, read: Callable[[], bytes], name: str) -> None:
@@ -275,11 +275,11 @@ class _DriverCode:
         kernel: LoadedKernel,
         launch_config: Configuration,
         arguments: Sequence[bytes],
-        device_arguments: DeviceArguments,
+        reader: DeviceArrayReader,
     ) -> None:
         """Launch a kernel in the current context, after the pending work in the streams of its arrays."""
         driver.ensure_context(launch_config.stream)
-        for name, address in device_arguments.addresses:
+        for name, address in reader.addresses:
             device = driver.inaccessible_device(address)
             if device is not None:
                 raise LaunchError(
@@ -287,7 +287,7 @@ class _DriverCode:
                     f"the device of this launch cannot access; make device {device} current, copy the "
                     "array, or enable peer access between the devices."
                 )
-        for producer in device_arguments.producers:
+        for producer in reader.producers:
             driver.wait(launch_config.stream, producer)
         offsets = [formal.offset for formal in kernel.parameters.formals]
         buffer = bytearray()
@@ -321,9 +321,9 @@ class LoadedKernel(Launchable):
         return f"<{self.declaration.removesuffix(';')}>"
 
     def _run(self, args: tuple[Any, ...], launch_config: Configuration) -> None:
-        device_arguments: Any = self._code.arguments_class(launch_config.stream)
-        arguments = self.parameters.read(args, device_arguments)
-        self._code.launch(self, launch_config, arguments, device_arguments)
+        reader: Any = self._code.reader_class(launch_config.stream)
+        arguments = self.parameters.read(args, reader)
+        self._code.launch(self, launch_config, arguments, reader)
 
     @property
     def handle(self) -> int:

@@ -11,7 +11,7 @@ from numba_ptxlink._cpu.run import CpuProgram, byte_sizes
 from numba_ptxlink.errors import LaunchError
 
 from . import arrays, results, values
-from .arrays import DeviceArguments, DeviceArray, Types, WrongArgumentError
+from .arrays import DeviceArray, DeviceArrayReader, Types, WrongArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,12 +28,12 @@ _NUMBER_KINDS = {*_INTEGER_KINDS, "float", "float16", "bfloat16", "complex"}
 
 
 @dataclass
-class HostArguments(DeviceArguments):
+class HostArrayReader(DeviceArrayReader):
     """
-    The arguments of one launch or call on the CPU.
+    A reader of the NumPy arrays among the arguments of one launch or call on the CPU.
 
     Args:
-        regions: The host_arguments of the arrays among the arguments.
+        regions: The regions of memory of the arrays.
     """
 
     regions: list[Region] = field(default_factory=list)
@@ -69,7 +69,7 @@ class CompiledCode:
         steps: The maximum number of iterations of all loops of a thread; None for no limit.
     """
 
-    arguments_class = HostArguments
+    reader_class = HostArrayReader
     """The class that reads the arguments of a launch."""
 
     def __init__(self, ptx: bytes, *, checks: CpuChecks, steps: int | None) -> None:
@@ -84,10 +84,10 @@ class CompiledCode:
         kernel: Launchable,
         launch_config: Configuration,
         arguments: Sequence[bytes],
-        host_arguments: HostArguments,
+        reader: HostArrayReader,
     ) -> None:
         """Launch a kernel, and wait until it has ended."""
-        self.program.launch(kernel.name, launch_config, arguments, host_arguments.regions, self.steps)
+        self.program.launch(kernel.name, launch_config, arguments, reader.regions, self.steps)
 
 
 class CpuFunction:
@@ -136,10 +136,10 @@ class CpuFunction:
         result_kind = self.types[self.result].kind
         if result_kind == "view":
             raise LaunchError(f"Function {self.name} returns an array; let it write to one that is passed.")
-        program, host_arguments = self._code.program, HostArguments(0)
+        program, reader = self._code.program, HostArrayReader(0)
         callee = program.functions[self.name]
         # A column is an array of the arguments for one parameter, in all calls.
-        c_columns = self.parameters.read(args, host_arguments, self._to_column)
+        c_columns = self.parameters.read(args, reader, self._to_column)
         ptx_sizes = byte_sizes(callee.params)
         columns = [
             self._widen(formal.type, column, size)
@@ -159,7 +159,7 @@ class CpuFunction:
             call_count,
             [(host.array_address(column), column.itemsize) for column in inputs],
             (host.array_address(outputs), outputs.shape[1]),
-            host_arguments.regions,
+            reader.regions,
             self._code.steps,
         )
         if result_kind == "void":
@@ -177,7 +177,7 @@ class CpuFunction:
         is_narrow = kind in _INTEGER_KINDS and column.itemsize < size
         return column.astype(f"{'i' if kind == 'int' else 'u'}{size}") if is_narrow else column
 
-    def _to_column(self, formal: values.Formal, value: Any, host_arguments: HostArguments) -> Any:
+    def _to_column(self, formal: values.Formal, value: Any, reader: HostArrayReader) -> Any:
         """Return the argument *value* as an array of its C type, without dimensions if it is for one call."""
         import numpy as np
 
@@ -188,7 +188,7 @@ class CpuFunction:
         has_records = is_array and kind in {"struct", "vector"} and value.dtype.names
         has_numbers = is_array and (kind in _NUMBER_KINDS or arrays.is_optional(self.types, ctype))
         if not (has_records or has_numbers):
-            return np.frombuffer(formal.pack(value, host_arguments), dtype).reshape(())
+            return np.frombuffer(formal.pack(value, reader), dtype).reshape(())
         value = host.as_numpy(value)
         if arrays.matches_type(self.types, ctype, value.dtype):
             return value
@@ -202,5 +202,5 @@ class CpuFunction:
                 np.isinf(converted) != np.isinf(to_pack) if dtype.kind == "f" else converted != to_pack
             )
             to_pack = [*to_pack[:1], *to_pack[is_changed][:1]]
-        packed = b"".join([formal.pack(element, host_arguments) for element in to_pack])
+        packed = b"".join([formal.pack(element, reader) for element in to_pack])
         return (np.frombuffer(packed, dtype) if converted is None else converted).reshape(value.shape)

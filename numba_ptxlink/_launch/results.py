@@ -95,7 +95,7 @@ def unpack(types: Types, name: str, content: bytes) -> Any:
         return None
     numpy_type = dtype(types, name)
     if kind in {"struct", "vector", "array"} and numpy_type.kind != "S":
-        fields = arrays.fields(types, name)
+        fields = arrays.describe_members(types, name)
         members = {field.name: unpack(types, field.type, content[field.offset :]) for field in fields}
         if arrays.is_optional(types, name):
             return members["value"] if members["has_value"] else None
@@ -126,7 +126,7 @@ def dtype(types: Types, name: str) -> Any:
         element = dtype(types, entry.element)
         return np.dtype((element.base, (entry.count, *element.shape)))
     if kind in {"struct", "vector"}:
-        fields = arrays.fields(types, name)
+        fields = arrays.describe_members(types, name)
         return np.dtype(
             {
                 "names": [field.name for field in fields],

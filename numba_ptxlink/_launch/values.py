@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from numba_ptxlink.errors import LaunchError, short_repr
 
 from . import arrays
-from .arrays import DeviceArguments, DeviceArray, Types, WrongArgumentError
+from .arrays import DeviceArray, DeviceArrayReader, Types, WrongArgumentError
 from .results import Record, members_of
 
 if TYPE_CHECKING:
     from numba_ptxlink._cabi.descriptions import TypeDescription
     from numba_ptxlink._link.manifests import Parameter
 
-Pack = Callable[[Any, DeviceArguments], bytes]
-"""Converts a value to the bytes of a C type, and records its addresses and streams in the arguments."""
+Pack = Callable[[Any, DeviceArrayReader], bytes]
+"""Converts a value to the bytes of a C type, and records its addresses and streams in the reader."""
 
 _MAX_VALUE_CHARS = 40
 
@@ -64,7 +64,7 @@ class Parameters:
     def read(
         self,
         passed_values: Sequence[Any],
-        arguments: DeviceArguments,
+        reader: DeviceArrayReader,
         convert: Callable[[Formal, Any, Any], Any] | None = None,
     ) -> list[Any]:
         """
@@ -72,7 +72,7 @@ class Parameters:
 
         Args:
             passed_values: The arguments that the caller passes.
-            arguments: The record of the launch, to which addresses and streams are added.
+            reader: Reads the arrays among them, and records addresses and streams.
             convert: Converts an argument to something else than bytes; None for bytes.
 
         Raises:
@@ -86,13 +86,13 @@ class Parameters:
             )
         read_values = []
         for formal, value in zip(self.formals, passed_values, strict=True):
-            arguments.parameter = formal.name
+            reader.parameter = formal.name
             location = f"{self.owner}: parameter {formal.name!r} is {formal.type}"
             try:
                 if convert:
-                    read_values.append(convert(formal, value, arguments))
+                    read_values.append(convert(formal, value, reader))
                 else:
-                    read_values.append(formal.pack(value, arguments))
+                    read_values.append(formal.pack(value, reader))
             except WrongArgumentError as error:
                 raise LaunchError(f"{location}: {error}.") from error
             except Exception as error:
@@ -114,7 +114,7 @@ def _integer_packer(_: Types, name: str, entry: TypeDescription) -> Pack:
     value_count = 1 << (8 * size)
     allowed = range(-(value_count // 2), value_count // 2) if is_signed else range(value_count)
 
-    def pack(value: Any, _: DeviceArguments) -> bytes:
+    def pack(value: Any, _: DeviceArrayReader) -> bytes:
         try:
             return operator.index(value).to_bytes(size, "little", signed=is_signed)
         except (TypeError, OverflowError) as error:
@@ -127,7 +127,7 @@ def _integer_packer(_: Types, name: str, entry: TypeDescription) -> Pack:
 
 
 def _bool_packer(*_: Any) -> Pack:
-    def pack(value: Any, _: DeviceArguments) -> bytes:
+    def pack(value: Any, _: DeviceArrayReader) -> bytes:
         if _is_bool(value) or (isinstance(value, int) and value in {0, 1}):
             return bytes([bool(value)])
         raise WrongArgumentError(f"it is {_describe_value(value)}; pass True or False")
@@ -138,7 +138,7 @@ def _bool_packer(*_: Any) -> Pack:
 def _float_packer(_: Types, name: str, entry: TypeDescription) -> Pack:
     encode = _encode_bfloat16 if entry.kind == "bfloat16" else struct.Struct(_FLOAT_FORMATS[entry.size]).pack
 
-    def pack(value: Any, _: DeviceArguments) -> bytes:
+    def pack(value: Any, _: DeviceArrayReader) -> bytes:
         number = _to_number(value, float, Real, "a number")
         try:
             return encode(number)
@@ -195,21 +195,21 @@ def _to_number(value: Any, number_type: type[float | complex], accepted_type: ty
 def _complex_packer(types: Types, _: str, entry: TypeDescription) -> Pack:
     pack_part = packer(types, entry.element)
 
-    def pack(value: Any, arguments: DeviceArguments) -> bytes:
+    def pack(value: Any, reader: DeviceArrayReader) -> bytes:
         number = _to_number(value, complex, Complex, "a complex number")
-        return pack_part(number.real, arguments) + pack_part(number.imag, arguments)
+        return pack_part(number.real, reader) + pack_part(number.imag, reader)
 
     return pack
 
 
 def _compound_packer(types: Types, name: str, entry: TypeDescription) -> Pack:
-    size, fields = entry.size, arrays.fields(types, name)
+    size, fields = entry.size, arrays.describe_members(types, name)
     names = [field.name for field in fields]
     packers = [(field.offset, packer(types, field.type)) for field in fields]
     is_struct, is_named = entry.kind == "struct", entry.python_kind not in {"", "tuple"}
     is_text = entry.kind == "array" and types[entry.element].kind == "char"
 
-    def pack(value: Any, arguments: DeviceArguments) -> bytes:
+    def pack(value: Any, reader: DeviceArrayReader) -> bytes:
         if is_text and isinstance(value, bytes) and len(value) <= size:
             return value.ljust(size, b"\0")
         is_record = arrays.is_numpy(value, "void") or (arrays.is_numpy(value, "ndarray") and not value.shape)
@@ -230,16 +230,16 @@ def _compound_packer(types: Types, name: str, entry: TypeDescription) -> Pack:
         for member_name, (offset, pack_member), member in zip(names, packers, member_values, strict=True):
             try:
                 # Padding fills the gap before the member.
-                packed += bytes(offset - len(packed)) + pack_member(member, arguments)
+                packed += bytes(offset - len(packed)) + pack_member(member, reader)
             except WrongArgumentError as error:
                 raise WrongArgumentError(f"member {member_name!r}: {error}") from error
         return bytes(packed).ljust(size, b"\0")
 
-    def pack_optional(value: Any, arguments: DeviceArguments) -> bytes:
+    def pack_optional(value: Any, reader: DeviceArrayReader) -> bytes:
         if arrays.is_numpy(value, "void") and arrays.matches_type(types, name, value.dtype):
             # The value may be an element of an array that a function has returned.
-            return pack(value, arguments)
-        return bytes(size) if value is None else pack((value, True), arguments)
+            return pack(value, reader)
+        return bytes(size) if value is None else pack((value, True), reader)
 
     return pack_optional if arrays.is_optional(types, name) else pack
 
@@ -247,7 +247,9 @@ def _compound_packer(types: Types, name: str, entry: TypeDescription) -> Pack:
 def _has_view(types: Types, name: str) -> bool:
     """Return whether a type contains an array_view: its address in bytes could not be checked."""
     entry = types[name]
-    return entry.kind == "view" or any(_has_view(types, field.type) for field in arrays.fields(types, name))
+    return entry.kind == "view" or any(
+        _has_view(types, field.type) for field in arrays.describe_members(types, name)
+    )
 
 
 def _is_bool(value: Any) -> bool:
@@ -285,14 +287,14 @@ def _member_values(value: Any, names: list[str], name: str, *, named: bool) -> l
 def _pointer_packer(types: Types, _: str, entry: TypeDescription) -> Pack:
     target = types[entry.target]
 
-    def pack(value: Any, arguments: DeviceArguments) -> bytes:
+    def pack(value: Any, reader: DeviceArrayReader) -> bytes:
         if value is None:
             return bytes(8)  # A null pointer.
         # A buffer of cuda.core is no array; its handle is its address.
         is_buffer = hasattr(value, "memory_resource")
         address = _address(getattr(value, "handle", value) if is_buffer else value)
         if address is None:
-            array = _read_array(types, entry.target, value, arguments, readonly=entry.readonly)
+            array = _read_array(types, entry.target, value, reader, readonly=entry.readonly)
             if not (arrays.is_contiguous(array, "c") or arrays.is_contiguous(array, "f")):
                 raise WrongArgumentError(
                     "it is not contiguous; copy it, for example by ascontiguousarray() of CuPy or NumPy"
@@ -303,7 +305,7 @@ def _pointer_packer(types: Types, _: str, entry: TypeDescription) -> Pack:
                 f"{short_repr(address)} is not a multiple of {target.align}; pass an aligned address"
             )
         else:
-            arguments.add_address(address)
+            reader.add_address(address)
         try:
             return address.to_bytes(8, "little")
         except OverflowError as error:
@@ -330,8 +332,8 @@ def _view_packer(types: Types, _: str, entry: TypeDescription) -> Pack:
     # The address, the shape and the strides.
     view_layout = struct.Struct(f"<Q{2 * ndim}q")
 
-    def pack(value: Any, arguments: DeviceArguments) -> bytes:
-        array = _read_array(types, entry.element, value, arguments, readonly=entry.readonly)
+    def pack(value: Any, reader: DeviceArrayReader) -> bytes:
+        array = _read_array(types, entry.element, value, reader, readonly=entry.readonly)
         if len(array.shape) != ndim:
             raise WrongArgumentError(f"it has {len(array.shape)} dimensions; pass an array of {ndim}")
         if order != "any" and not arrays.is_contiguous(array, order):
@@ -345,16 +347,16 @@ def _view_packer(types: Types, _: str, entry: TypeDescription) -> Pack:
 
 
 def _read_array(
-    types: Types, name: str, value: Any, arguments: DeviceArguments, *, readonly: bool
+    types: Types, name: str, value: Any, reader: DeviceArrayReader, *, readonly: bool
 ) -> DeviceArray:
     """
     Return the array *value* after a check of its elements, which have the type *name*.
 
     A read-only array is refused unless *readonly*: the kernel may write to others.
     """
-    entry, array = types[name], arguments.read(value)
+    entry, array = types[name], reader.read(value)
     if array is None:
-        raise WrongArgumentError(f"it is {_describe_value(value)}; pass {arguments.accepted_arrays}")
+        raise WrongArgumentError(f"it is {_describe_value(value)}; pass {reader.accepted_arrays}")
     # A pointer to void, or to views, accepts arrays of any type.
     if entry.kind not in {"void", "view"} and not arrays.matches_type(types, name, array.dtype):
         raise WrongArgumentError(

@@ -1,9 +1,9 @@
 """
 Find the files that a CUDA C++ source can include, without running a preprocessor.
 
-NVRTC does not report the files that it includes. The scan may find more: it ignores conditions, and takes
-the files of one name from all include directories. If a name is the value of a macro, the result has no
-cache key.
+NVRTC does not report the files that it includes. The scan may find more: it ignores conditions, and if
+several include directories contain the named file, it finds all of them. If a directive names its file by a
+macro, the result has no cache key.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _MAX_FILES = 20_000
-# The scan of a file that has not changed for this time is identified by the file's times.
+# Minimum time since the last change of a file for its scan to be reused.
 _SETTLED_NANOSECONDS = 1_000_000_000
 # A backslash at the end of a line joins the next line to it.
 _SPLICE = re.compile(rb"\\[ \t]*\r?\n")
 # Blanks and comments between two tokens.
 _GAP = rb"(?:[ \t\f\v]|/\*.*?\*/)*"
 # The group is the operand and the rest of the line: `"a.h"` of `#include "a.h"`, `<b>)` of
-# `__has_include(<b>)`. Matches within lines, comments and strings too: matching too much is harmless.
+# `__has_include(<b>)`. Matches anywhere in a line, also in comments and strings: more names are harmless.
 _DIRECTIVE = re.compile(
     rb"(?:(?:#|%:|\?\?=)"
     + _GAP
@@ -83,7 +83,7 @@ class _File(NamedTuple):
 
     Args:
         scan: The scan of its content.
-        version: The numbers that `version` returns for it.
+        version: The device, inode, size and times, as the function `version` returns them.
     """
 
     scan: _Scan
@@ -100,10 +100,10 @@ class Includes(NamedTuple):
     The files that a source can include.
 
     Args:
-        files: The files; files that one directive can mean are in search order.
+        files: The files; if one directive can mean several, they are in search order.
         key: Lines that change whenever one of the files changes; None if that cannot be known, or if the code
             contains the time. The lines contain paths only if the code can depend on them, as by `__FILE__`.
-        versions: For each file, the numbers that `version` returns.
+        versions: The device, inode, size and times of each file, as the function `version` returns them.
     """
 
     files: tuple[str, ...]
@@ -136,7 +136,8 @@ def find_includes(
         encode(name)
     header_scans = {name: _scan(encode(text)) for name, text in (headers or {}).items()}
     flag_text = b"\n".join(map(encode, flags))
-    # Any flag may define a macro whose value is the name of a file.
+    # `_scan` finds the file in lines such as '#define -DCONFIG="a.h"'. Each flag becomes such a line, since a
+    # macro may be the item after "-D".
     directives = [b'#include "%b"' % name for name in _FILE_FLAGS.findall(flag_text)]
     directives += [b"#define %b" % flag for flag in flag_text.split(b"\n")]
     search = _Search([*include_dirs, *map(os.fsdecode, _FOLDER_FLAGS.findall(flag_text))], header_scans)
@@ -168,10 +169,10 @@ class _Search:
         self.files: dict[str, _File] = {}
         self._include_dirs = include_dirs
         self._header_scans = header_scans
-        self._header_lines: set[str] = set()
-        # The lines of each file, by its identity. `#pragma once` includes a file with two names once, but two
-        # files with equal content twice, so the key has to distinguish these cases.
-        self._file_lines: dict[tuple[int, ...], set[str]] = {}
+        self._header_key_lines: set[str] = set()
+        # By the identity of a file. `#pragma once` has an effect on one file with two names, but not on two
+        # files with equal content, so the key has to distinguish these cases.
+        self._file_key_lines: dict[tuple[int, ...], set[str]] = {}
         self._read, self._real_path = functools.cache(_scan_file), functools.cache(os.path.realpath)
 
     def run(self, pending: list[tuple[_Scan, str]]) -> bool:
@@ -186,7 +187,7 @@ class _Search:
             for name in scan.names:
                 if name in self._header_scans:
                     digest = self._header_scans[name].digest
-                    self._header_lines.add(f"held {scan.digest} {name} {digest}")
+                    self._header_key_lines.add(f"header {scan.digest} {name} {digest}")
                 pending += self._find(scan, folder, name)
         return not pending
 
@@ -197,7 +198,7 @@ class _Search:
             if (file := self._read(path)) is None:
                 continue
             line = f"file {scan.digest} {position} {name} {file.scan.digest}"
-            self._file_lines.setdefault(file.identity, set()).add(line)
+            self._file_key_lines.setdefault(file.identity, set()).add(line)
             if path not in self.files:
                 self.files[path] = file
                 # Resolve links and "..": otherwise files that include each other would get ever longer paths.
@@ -205,7 +206,7 @@ class _Search:
 
     def key_lines(self) -> set[str]:
         """Return the lines of a key: all names by which files were found, and the digests of the files."""
-        return self._header_lines | {"\n".join(sorted(lines)) for lines in self._file_lines.values()}
+        return self._header_key_lines | {"\n".join(sorted(lines)) for lines in self._file_key_lines.values()}
 
 
 def version(status: os.stat_result) -> tuple[int, ...]:
@@ -214,12 +215,12 @@ def version(status: os.stat_result) -> tuple[int, ...]:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def folders(include_dirs: Sequence[Path | str] | Path | str) -> Sequence[Path | str]:
+def check_include_dirs(include_dirs: Sequence[Path | str] | Path | str) -> Sequence[Path | str]:
     """
-    Return the directories *include_dirs*; a single path is one directory.
+    Return *include_dirs* as a sequence; a single path becomes a sequence of one.
 
     Raises:
-        ConfigError: A directory is no path.
+        ConfigError: An item is not a path.
     """
     paths = (include_dirs,) if isinstance(include_dirs, (str, os.PathLike)) else include_dirs
     directories = tuple(paths) if isinstance(paths, Iterable) else (paths,)

@@ -59,9 +59,9 @@ class SourceOptions(NamedTuple):
         """
         if include_dirs != ():
             # Deferred: most links have none.
-            from .includes import folders
+            from .includes import check_include_dirs
 
-            include_dirs = tuple(folders(include_dirs))
+            include_dirs = tuple(check_include_dirs(include_dirs))
         if cxx_standard is not None and not (isinstance(cxx_standard, str) and cxx_standard):
             raise ConfigError(f'cxx_standard is {short_repr(cxx_standard)}; pass text such as "c++20".')
         return cls(

@@ -16,7 +16,7 @@ from numba_ptxlink import abi
 from numba_ptxlink._cabi.descriptions import TypeDescription
 from numba_ptxlink._cabi.numbers import NUMBERS, NumberType
 from numba_ptxlink._launch import values
-from numba_ptxlink._launch.arrays import DeviceArguments, WrongArgumentError
+from numba_ptxlink._launch.arrays import DeviceArrayReader, WrongArgumentError
 
 # A type that the export does not know, while CUDA and both compilers have it.
 ROW = NumberType("__nv_fp8_e4m3", "fp8_e4m3", 1, 1, "e4m3", "i8", "V", 10, header="cuda_fp8.h", in_c=False)
@@ -74,8 +74,8 @@ def test_floats_are_rounded_to_the_nearest(kind):
     smallest = float(ml_dtypes.finfo(dtype).smallest_subnormal)
     steps = [1 + number * float(ml_dtypes.finfo(dtype).eps) / 2 for number in range(5)]
     for number in (*steps, 0.0, -0.0, largest, -largest, smallest, 3 * smallest / 2, math.inf, -math.inf):
-        assert np.array(number).astype(dtype).tobytes() == pack(number, DeviceArguments(0)), number
-    assert np.isnan(np.frombuffer(pack(math.nan, DeviceArguments(0)), dtype)[0])
+        assert np.array(number).astype(dtype).tobytes() == pack(number, DeviceArrayReader(0)), number
+    assert np.isnan(np.frombuffer(pack(math.nan, DeviceArrayReader(0)), dtype)[0])
     for number in (largest * 1.5, -largest * 1.5, 1e300):
         with pytest.raises(WrongArgumentError, match=f"too large for {name}; pass less, or math.inf"):
-            pack(number, DeviceArguments(0))
+            pack(number, DeviceArrayReader(0))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from numba.cuda import types
 
 import numba_ptxlink as pl
-from numba_ptxlink._launch.arrays import DeviceArguments
+from numba_ptxlink._launch.arrays import DeviceArrayReader
 from numba_ptxlink._tools import driver
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def packer(types_of: dict[str, Any]) -> Callable[..., bytes]:
     library = pl.load(pl.export(kernels, arch="sm_90", emit=["kernels"], name="made"))
 
     def pack(name: str, value: Any, stream: int = 0) -> bytes:
-        (packed,) = library[f"takes_{name}"].parameters.read((value,), DeviceArguments(stream))
+        (packed,) = library[f"takes_{name}"].parameters.read((value,), DeviceArrayReader(stream))
         return packed
 
     return pack

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import struct
 import subprocess
@@ -16,6 +17,7 @@ from numba.cuda.np.numpy_support import from_dtype
 from numba.cuda.vector_types import vector_types
 
 import numba_ptxlink as pl
+from numba_ptxlink._launch import arrays
 from numba_ptxlink._tools import nvrtc
 from numba_ptxlink.linker import INCLUDE_DIR
 
@@ -158,8 +160,10 @@ def test_the_argument_buffer_is_that_of_cxx(recorded_launches, tmp_path):
 class Tensor:
     """An array that only DLPack describes, at NumPy's address."""
 
-    def __init__(self, content: np.ndarray, *, device: int = 2, versioned: bool = True) -> None:
-        self.content, self.device, self.versioned = content, device, versioned
+    def __init__(
+        self, content: np.ndarray, *, device: int = 2, versioned: bool = True, lanes: int = 1
+    ) -> None:
+        self.content, self.device, self.versioned, self.lanes = content, device, versioned, lanes
         self.streams: list[int] = []
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -171,7 +175,12 @@ class Tensor:
         self.streams.append(stream)
         if version and not self.versioned:
             raise TypeError("max_version")
-        return self.content.__dlpack__(**version)
+        capsule = self.content.__dlpack__(**version)
+        if self.lanes != 1:
+            # NumPy has elements of one lane only: change `dtype.lanes` of the `DLTensor`.
+            address = arrays._open_capsule(capsule)[0]
+            ctypes.c_uint16.from_address(address + 22).value = self.lanes
+        return capsule
 
 
 @pytest.fixture(scope="module")
@@ -200,6 +209,13 @@ def test_a_readonly_tensor_is_told_by_its_flags(pack):
     floats.flags.writeable = False
     with pytest.raises(pl.LaunchError, match="read-only"):
         pack("array", Tensor(floats))
+
+
+def test_a_tensor_of_vectors_is_refused_with_its_lanes(pack):
+    """The error for elements of several lanes has their number, since a single one has a C type."""
+    tensor = Tensor(np.arange(3, dtype="f4"), versioned=False, lanes=4)
+    with pytest.raises(pl.LaunchError, match="code 2, bits 32 and lanes 4, have no C type; convert them"):
+        pack("array", tensor)
 
 
 @pytest.mark.parametrize(

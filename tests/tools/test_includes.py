@@ -22,7 +22,7 @@ def lines(source: str, folder: Path, dirs=(), headers=None) -> tuple[str, ...]:
 def test_what_is_no_folder_is_refused(folders):
     """The error of a link or an export names the option."""
     with pytest.raises(ConfigError, match=r"^include_dirs is .*; pass a folder or a list of them"):
-        includes.folders(folders)
+        includes.check_include_dirs(folders)
 
 
 @pytest.mark.parametrize(
