@@ -120,7 +120,7 @@ class SourceLocation(NamedTuple):
 
 
 def fault_error(
-    module: ptx.Module, launched: str, function: str, statement: int, worker: Worker
+    module: ptx.Module, launched: str, function: str, statement_index: int, worker: Worker
 ) -> DeviceFaultError:
     """
     Return the error for the fault that a worker has recorded.
@@ -129,13 +129,13 @@ def fault_error(
         module: The PTX module.
         launched: The kernel that was launched, or the function that was called.
         function: The function that contains the instruction: *launched*, or one that it calls.
-        statement: The index of the instruction in the function's body.
+        statement_index: The index of the instruction in the function's body.
         worker: The worker that executed the instruction.
     """
-    instruction, file, line = find_location(module, function, statement)
+    instruction, file, line = find_location(module, function, statement_index)
     undefined = ""
     if worker.fault_record.kind == Fault.UNDEFINED_FUNCTION:
-        undefined = _undefined_message(module, function, statement)
+        undefined = _undefined_message(module, function, statement_index)
     block, thread = tuple(worker.context.ctaid), _thread_index(worker)
     callee = "" if function == launched else f", in {written_name(function)}"
     message = _fault_message(worker, instruction, undefined)
@@ -169,15 +169,15 @@ def source_files(module: ptx.Module) -> dict[str, str]:
     return dict(_FILE_DIRECTIVE.findall(module.text))
 
 
-def find_location(module: ptx.Module, function: str, statement: int) -> SourceLocation:
-    """Return the instruction and the source line of a statement of *function*, by its index."""
+def find_location(module: ptx.Module, function: str, statement_index: int) -> SourceLocation:
+    """Return the instruction and the source line of the statement of *function* with an index."""
     file_number, line = "", "0"
     for index, candidate in enumerate(_find_body(module, function)):
         if isinstance(candidate, ptx.Directive) and candidate.keyword == "loc":
             # `.loc 1 20 5`: the file, the line, the column.
             _, file_number, line, *_ = candidate.text.split()
         # A stack overflow is found where a function begins: report the first instruction after that.
-        if index >= statement and isinstance(candidate, ptx.Instruction):
+        if index >= statement_index and isinstance(candidate, ptx.Instruction):
             instruction = " ".join(str(candidate).split())[:_MAX_INSTRUCTION_CHARS]
             return SourceLocation(instruction, source_files(module).get(file_number, ""), int(line))
     return SourceLocation("", "", 0)
@@ -197,9 +197,9 @@ def _thread_index(worker: Worker) -> tuple[int, int, int]:
     return thread % width, thread // width % height, thread // (width * height)
 
 
-def _undefined_message(module: ptx.Module, function: str, statement: int) -> str:
+def _undefined_message(module: ptx.Module, function: str, statement_index: int) -> str:
     """Return why the call at a statement of *function* reaches no function, and the cure."""
-    instruction = _find_body(module, function)[statement]
+    instruction = _find_body(module, function)[statement_index]
     callee = ptx.parse_call(instruction).callee if isinstance(instruction, ptx.Instruction) else "%"
     if callee.startswith("%"):
         return (
@@ -207,7 +207,7 @@ def _undefined_message(module: ptx.Module, function: str, statement: int) -> str
             "or link the file that defines the function"
         )
     name = written_name(callee)
-    if any(function.name == callee and function.defined for function in module.functions):
+    if any(definition.name == callee and definition.defined for definition in module.functions):
         return f"{name} is called with other parameters than it is defined with; correct its declaration"
     return f'{name} is called, which no input defines; link the file that defines it, in C++ as extern "C"'
 

@@ -215,8 +215,8 @@ loop:
   %result = phi float [0x7FF8000000000000, %entry], [%result.next, %loop]
   %has_nan = phi i1 [false, %entry], [%has_nan.next, %loop]
   %lane = call i32 @llvm.cttz.i32(i32 %remaining, i1 true)
-  %without_lowest = sub i32 %remaining, 1
-  %remaining.next = and i32 %remaining, %without_lowest
+  %minus_one = sub i32 %remaining, 1
+  %remaining.next = and i32 %remaining, %minus_one
   %record = getelementptr [$thread.size x i8], ptr %first_record, i32 %lane
   %seen.at = getelementptr i8, ptr %record, i64 $thread.seen
   %operand = load float, ptr %seen.at
@@ -529,8 +529,8 @@ define internal i128 @ptxlink.significand(double %value) alwaysinline {
 }
 define internal i128 @ptxlink.shift_to_odd(i128 %value, i64 %distance) alwaysinline {
   ; Shift right by %distance; the lowest bit becomes 1 if bits are shifted out. Do nothing for a negative distance.
-  %not_negative = call i64 @llvm.smax.i64(i64 %distance, i64 0)
-  %count = call i64 @llvm.umin.i64(i64 %not_negative, i64 127)
+  %nonnegative = call i64 @llvm.smax.i64(i64 %distance, i64 0)
+  %count = call i64 @llvm.umin.i64(i64 %nonnegative, i64 127)
   %wide.count = zext i64 %count to i128
   %shifted = lshr i128 %value, %wide.count
   %restored = shl i128 %shifted, %wide.count

@@ -3,7 +3,8 @@
 ;
 ; runtime.py replaces names such as $context.params: by the offset in bytes of a field of BlockContext ($context),
 ; ThreadRecord ($thread) or FaultRecord ($fault_record), or by the value of a member of ThreadState ($state),
-; Fault ($fault), BlockStatus ($status) or Resume ($resume). A value %x.at is the address of %x.
+; Fault ($fault), BlockStatus ($status) or Resume ($resume). A value %x.at is the address of %x. Loops over the lanes of
+; a mask take its lowest bit, and clear it by `and` with the mask minus one.
 
 declare i32 @clock_gettime(i32, ptr)
 
@@ -205,8 +206,8 @@ entry:
   %limit = load i64, ptr %limit.at
   %start.at = getelementptr i64, ptr %heap, i64 2
   %start = load i64, ptr %start.at
-  %not_zero = call i64 @llvm.umax.i64(i64 %bytes, i64 1)
-  %padded = add i64 %not_zero, 31
+  %nonzero_size = call i64 @llvm.umax.i64(i64 %bytes, i64 1)
+  %padded = add i64 %nonzero_size, 31
   %size = and i64 %padded, -16
   %increment = add i64 %size, 1099511627776
   %is_possible = icmp ule i64 %bytes, %limit
@@ -267,8 +268,8 @@ loop:
   br i1 %has_more, label %lane.step, label %done
 lane.step:
   %lane = call i32 @llvm.cttz.i32(i32 %remaining, i1 true)
-  %without_lowest = sub i32 %remaining, 1
-  %remaining.next = and i32 %remaining, %without_lowest
+  %minus_one = sub i32 %remaining, 1
+  %remaining.next = and i32 %remaining, %minus_one
   %record = getelementptr [$thread.size x i8], ptr %first_record, i32 %lane
   %seen.at = getelementptr i8, ptr %record, i64 $thread.seen
   %seen = load i64, ptr %seen.at
@@ -296,8 +297,8 @@ loop:
   br i1 %has_more, label %lane.step, label %done
 lane.step:
   %lane = call i32 @llvm.cttz.i32(i32 %remaining, i1 true)
-  %without_lowest = sub i32 %remaining, 1
-  %remaining.next = and i32 %remaining, %without_lowest
+  %minus_one = sub i32 %remaining, 1
+  %remaining.next = and i32 %remaining, %minus_one
   %record = getelementptr [$thread.size x i8], ptr %first_record, i32 %lane
   %seen.at = getelementptr i8, ptr %record, i64 $thread.seen
   %value = load i32, ptr %seen.at
@@ -455,8 +456,8 @@ compare:
   br i1 %compare.has_more, label %compared, label %decide
 compared:
   %compare.lane = call i32 @llvm.cttz.i32(i32 %compare.remaining, i1 true)
-  %compare.without_lowest = sub i32 %compare.remaining, 1
-  %compare.remaining.next = and i32 %compare.remaining, %compare.without_lowest
+  %compare.minus_one = sub i32 %compare.remaining, 1
+  %compare.remaining.next = and i32 %compare.remaining, %compare.minus_one
   %compare.record = getelementptr [$thread.size x i8], ptr %first_record, i32 %compare.lane
   %compare.key.at = getelementptr i8, ptr %compare.record, i64 $thread.key
   %compare.key = load i32, ptr %compare.key.at
@@ -484,8 +485,8 @@ copying:
   br i1 %copy.has_more, label %copy, label %resuming
 copy:
   %copy.lane = call i32 @llvm.cttz.i32(i32 %copy.remaining, i1 true)
-  %copy.without_lowest = sub i32 %copy.remaining, 1
-  %copy.remaining.next = and i32 %copy.remaining, %copy.without_lowest
+  %copy.minus_one = sub i32 %copy.remaining, 1
+  %copy.remaining.next = and i32 %copy.remaining, %copy.minus_one
   %copy.record = getelementptr [$thread.size x i8], ptr %first_record, i32 %copy.lane
   %value.at = getelementptr i8, ptr %copy.record, i64 $thread.value
   %value = load i64, ptr %value.at
@@ -500,8 +501,8 @@ resuming:
   br i1 %resume.has_more, label %resume, label %next_group
 resume:
   %resume.lane = call i32 @llvm.cttz.i32(i32 %resume.remaining, i1 true)
-  %resume.without_lowest = sub i32 %resume.remaining, 1
-  %resume.remaining.next = and i32 %resume.remaining, %resume.without_lowest
+  %resume.minus_one = sub i32 %resume.remaining, 1
+  %resume.remaining.next = and i32 %resume.remaining, %resume.minus_one
   %resume.record = getelementptr [$thread.size x i8], ptr %first_record, i32 %resume.lane
   %has_fault = call i1 @resume_thread(ptr %ctx, ptr %resume.record)
   br i1 %has_fault, label %fault, label %resumed
