@@ -139,6 +139,7 @@ def assemble(
             it names.
         ConfigError: An option or *arch* has an unknown value.
     """
+    # The first call in a process sets up logging.
     config()
     options = Options(
         relocatable=relocatable,

@@ -135,7 +135,7 @@ def compare_functions(
         raise ExportError(
             f"seed is {short_repr(seed)}; pass a whole number from 0 on, or None for a new one in each call."
         )
-    all_marked = dict.fromkeys(variant for udf in marked for variant in (*udf.other_signatures, udf))
+    all_marked = dict.fromkeys(variant for udf in marked for variant in (*udf.earlier_marks, udf))
     udfs = [udf for udf in all_marked if not udf.is_kernel]
     left_out = {udf.name: "a kernel is not called in Python" for udf in all_marked if udf.is_kernel}
     if not udfs:
@@ -149,7 +149,7 @@ def compare_functions(
 
     comparison = Comparison({}, [], left_out, seed)
     for udf, name in zip(udfs, compiled_library, strict=True):
-        types, result = signatures.arguments(udf, compiler)
+        types, result = signatures.signature_types(udf, compiler)
         compiled_function = compiled_library[name]
         if any(_holds_dates(compiler, ty) for ty in types):
             left_out[name] = "dates are integers in C, which have no NaT"

@@ -136,6 +136,7 @@ def driver_can_load_ptx(ptx: str | bytes) -> bool:
 
 def diagnose() -> Diagnosis:
     """Diagnose this environment. Imports the front ends, as a program would; needs no GPU and no driver."""
+    # The first call in a process sets up logging.
     config()
     import_problems = _import_front_ends()
     status, tools = _plugin.status(), toolchain()

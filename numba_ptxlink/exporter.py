@@ -24,7 +24,7 @@ from ._link.compile import PythonCode
 from ._link.declarations import from_prototype, from_signature
 from ._link.read import Input
 from ._tools import includes
-from ._tools.options import DEFAULT_LEVEL, Options, as_texts, checked_choices
+from ._tools.options import DEFAULT_LEVEL, Options, as_texts, checked_bools
 from ._tools.toolchain import parse_archs
 from .errors import ExportError
 
@@ -127,6 +127,7 @@ def export(
             holds members that are not aligned and *emit* is not LTO-IR alone.
         AssembleError: The PTX could not be assembled.
     """
+    # The first call in a process sets up logging.
     config()
     target_release = TargetRelease.of(cuda, ptx_isa)
     switches = {"opt": opt, "fastmath": fastmath, "lineinfo": lineinfo}
@@ -134,7 +135,7 @@ def export(
         if value not in (True, False):
             raise ExportError(f"{option} is {value!r}; pass True or False.")
     arithmetic_choices = {"fma": fma, "ftz": ftz, "prec_div": prec_div, "prec_sqrt": prec_sqrt}
-    arithmetic: dict[str, Any] = {**checked_choices(arithmetic_choices)}
+    arithmetic: dict[str, Any] = {**checked_bools(arithmetic_choices)}
     request = Request(
         "" if name is None else check_stem(name),
         parse_archs(arch, target_release.isa if target_release else None),

@@ -123,6 +123,7 @@ def inspect(source: Any, *, arch: ArchLike | None = None, sass: bool = True) -> 
         LinkError: *source* cannot be read, or is damaged.
         ConfigError: *arch* is no GPU architecture.
     """
+    # The first call in a process sets up logging.
     config()
     content = read(source)
     if content.kind == CU:

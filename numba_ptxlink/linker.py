@@ -21,7 +21,7 @@ from ._link.backends import Target
 from ._link.option_effects import check_compile_options
 from ._link.read import read
 from ._link.run import Linked
-from ._tools.options import NVRTC, Options, checked_choices, link_flags
+from ._tools.options import NVRTC, Options, checked_bools, link_flags
 from ._tools.source_options import SourceOptions
 from .errors import ConfigError, LinkError, short_repr
 
@@ -80,7 +80,7 @@ def link(
     front_end: FrontEndName | None = None,
 ) -> Linked:
     """
-    Link *inputs* to one cubin. Needs neither a GPU nor a driver. Thread-safe; other threads run meanwhile.
+    Link *inputs* to one cubin. Needs neither a GPU nor a driver. Thread-safe; the tools run without the GIL.
 
     Args:
         inputs: Paths; PTX or CUDA C++ as a `str` that has a line break, or that looks like code and is no
@@ -121,12 +121,12 @@ def link(
             Another tool is never used instead.
         checks: The comparisons before the link. "all": PTX and CUDA C++ with each other, and manifests of
             exports with the other inputs; CUDA C++ that becomes LTO-IR is compiled once more for that, in a
-            child process. "none": no comparison; refused are only PTX that is too new and cubins for another
-            architecture, since nvJitLink would reject them, and later links in this process would then give
+            child process. "none": no comparison. PTX that is too new and cubins for another architecture are
+            refused in any case: after nvJitLink has rejected such an input, later links in this process give
             wrong results or deadlock. NUMBA_PTXLINK_CHECKS by default, or "all".
         inline: The calls between PTX inputs that are inlined, if all inputs are PTX. "auto": calls of small
-            functions and of functions with one caller; "all": those within one input too; "none": no call,
-            and nvJitLink links. NUMBA_PTXLINK_INLINE by default, or "auto".
+            functions and of functions with one caller; "all": calls of functions of any size, also within
+            one input; "none": no call, and nvJitLink links. NUMBA_PTXLINK_INLINE by default, or "auto".
         cuda: The CUDA release of the driver that loads the cubin, such as "12.4", as for `export`. PTX, CUDA
             C++ and UDFs are linked without LTO, `Linked.ptx` has the lowest version that its text allows, and
             a compiler of that release makes the cubin. Other inputs are linked by this environment's linker,
@@ -142,6 +142,7 @@ def link(
         ConfigError: *arch* is no GPU architecture, *cuda* or *ptx_isa* is not known, or *backend*, *checks*
             or *inline* is none of its choices, or another option is of the wrong type.
     """
+    # The first call in a process sets up logging.
     config()
     target_release = None
     if cuda is not None or ptx_isa is not None:
@@ -151,7 +152,7 @@ def link(
         target_release = TargetRelease.of(cuda, ptx_isa)
     gpu = Arch.of(arch)
     _check_choices({"checks": checks, "inline": inline, "front_end": front_end})
-    checked_choices({"lto": lto})
+    checked_bools({"lto": lto})
     source_options = SourceOptions.checked(
         include_dirs=include_dirs,
         headers=headers,
@@ -205,7 +206,7 @@ def _compile(
 ) -> tuple[Sequence[Input], str, dict[str, str]]:
     """Compile the CUDA C++ and Python of a link; return the inputs, NVRTC's log and the lowered names."""
     has_sources = bool(python_sources) or any(source.kind == CU for source in files)
-    # Even without sources, inputs that are files go on: they are compared with the manifests beside them.
+    # `compile_sources` also compares files with the manifests beside them: call it even without sources.
     if not has_sources and all(source.path is None for source in files):
         return files, "", {}
     # Deferred: a link of PTX in memory needs neither module.
@@ -245,6 +246,7 @@ def _compile_python(
     ]
     if udfs := [source for source in sources if _is_udf(source)]:
         groups.append(("<udfs>", udfs))
+    # UDFs may link the same LTO-IR, which is then not merged into their code: it would be defined twice.
     linked_ltoir = {source.code for source in files if source.kind == LTOIR}
     return [
         compile_udfs(name, group, arch, options, front_end=front_end, linked_ltoir=linked_ltoir)

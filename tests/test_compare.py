@@ -350,6 +350,11 @@ NOT_COMPARED = {
     "date": ((DATE, types.Array(DATE, 1, "C")), lambda a, b: a - b[0], "dates are integers in C"),
     "address": ("CPointer(float32)(CPointer(float32))", lambda p: p, "it returns an address"),
     "void": ("void(voidptr)", lambda _: None, "a void. has no type of which to draw values"),
+    "tuple": (
+        (types.UniTuple(types.Array(types.float32, 1, "C"), 2),),
+        lambda arrays: arrays[0].size,
+        "no values are drawn for an array in a tuple",
+    ),
     "array": ("float32[::1](float32[::1])", lambda a: a, "returns an array; let it write to one"),
 }
 

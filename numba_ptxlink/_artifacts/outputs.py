@@ -51,8 +51,9 @@ def write(files: Mapping[Path, bytes], obsolete: Collection[Path] = ()) -> list[
 
     Files that have their content already keep their times, so that build tools do not rebuild their
     dependents. The last file is always written, so that these tools see that the files are up to date. All
-    contents are on the disk under temporary names before the first rename. If the process dies between two
-    renames, the last file is unchanged. Pass the manifest last: its digests reveal the mixture.
+    contents are written to temporary files before the first rename, without fsync. If the process dies
+    between two renames, some files are new and others old, and the last file is old. Pass the manifest last:
+    its digests then differ from those of the new files.
 
     Args:
         files: The content of each file, by its path.

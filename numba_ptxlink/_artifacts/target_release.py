@@ -302,7 +302,7 @@ class TargetRelease:
         """Return the older libNVVM that has to compile LTO-IR; None if this environment's can do it."""
         return nvvm.newest(self.release) if self._is_newer(_ltoir_release(arch)) else None
 
-    def check_merged(self, arch: Arch) -> None:
+    def check_ltoir_merge(self, arch: Arch) -> None:
         """
         Refuse to merge LTO-IR with its link files (`link=`) if the linker is newer than the target release.
 

@@ -21,7 +21,7 @@ _CALL_COUNT = 500
 _ARRAY_LENGTH = 6
 # The probability of a corner value.
 _CORNER_SHARE = 1 / 3
-# The corner values of floats, booleans and bytes, by NumPy's letters; `_draw` has those of integers.
+# The corner values of floats, booleans and byte strings, by `dtype.kind`; `_draw` has those of integers.
 _CORNERS: dict[str, tuple[Any, ...]] = {
     "f": (0.0, -0.0, 1.0, -1.5, 2.5, 1e-3, -1e4, math.inf, -math.inf, math.nan),
     "b": (False, True),
@@ -29,14 +29,14 @@ _CORNERS: dict[str, tuple[Any, ...]] = {
 }
 
 
-def draw_arguments(types: Types, names: Sequence[str], seed: Sequence[int]) -> list[tuple[Any, ...]]:
+def draw_arguments(types: Types, type_names: Sequence[str], seed: Sequence[int]) -> list[tuple[Any, ...]]:
     """
     Return the arguments of several hundred calls; of one call if there are no parameters.
 
     Args:
-        types: The C types of a manifest.
-        names: The C types of the parameters.
-        seed: The seed of the generator of random values, as numbers from 0 on.
+        types: The C types of a manifest, by name.
+        type_names: The name in *types* of each parameter's type.
+        seed: The seed of the generator of random values: integers that are not negative.
 
     Raises:
         ExportError: A type has no values that can be drawn.
@@ -44,8 +44,8 @@ def draw_arguments(types: Types, names: Sequence[str], seed: Sequence[int]) -> l
     rng = np.random.default_rng(seed)
     # For each parameter, its values in all calls.
     columns: list[list[Any]] = []
-    for name in names:
-        entry = types[name]
+    for type_name in type_names:
+        entry = types[type_name]
         if entry.kind in {"view", "pointer"}:
             element = results.dtype(types, entry.element or entry.target)
             if not element.itemsize:
@@ -56,8 +56,8 @@ def draw_arguments(types: Types, names: Sequence[str], seed: Sequence[int]) -> l
             # NumPy returns an array without dimensions as a number: convert it back to an array.
             columns.append([np.array(array, order=order) for array in _draw(rng, array_type, _CALL_COUNT)])
         else:
-            values = _draw(rng, results.dtype(types, name), _CALL_COUNT)
-            columns.append([results.unpack(types, name, value.tobytes()) for value in values])
+            values = _draw(rng, results.dtype(types, type_name), _CALL_COUNT)
+            columns.append([results.unpack(types, type_name, value.tobytes()) for value in values])
     return list(zip(*columns, strict=True)) or [()]
 
 
@@ -76,7 +76,7 @@ def _draw(rng: Any, dtype: Any, count: int) -> Any:
     if kind == "c":
         return draw(np.dtype(f"f{size // 2}"), 2 * count).view(dtype)
     if kind == "V" and size == 2:
-        # The upper half of a float32 is a bfloat16.
+        # A bfloat16, which NumPy lacks: the upper half of a float32.
         return draw(np.dtype("<f4"), count).view("<u2")[1::2].copy().view(dtype)
     if kind in "iu":
         limits = np.iinfo(dtype)
@@ -88,8 +88,9 @@ def _draw(rng: Any, dtype: Any, count: int) -> Any:
         corners = _CORNERS[kind]
         values = rng.choice(np.array(corners, dtype), count)
     else:
-        raise ExportError("NumPy has no such type, so that no values can be drawn")
+        # NumPy has no type for a struct `array_view`.
+        raise ExportError("no values are drawn for an array in a tuple")
     if kind == "f":
-        # Instead of corner values: random floats of absolute values from about 0.001 to 1,000.
+        # Floats that are not corner values have absolute values from about 0.001 to 1,000.
         values = (rng.normal(size=count) * 10.0 ** rng.integers(-3, 4, count)).astype(dtype)
     return np.where(rng.random(count) < _CORNER_SHARE, rng.choice(np.array(corners, dtype), count), values)

@@ -40,7 +40,7 @@ class Marked:
         signature_scope: The values that the names in the signature had when the function was marked; empty
             if the signature is not text.
         name: The C name.
-        other_signatures: The earlier marks of the same function, with other signatures.
+        earlier_marks: The earlier marks of the same function, with other signatures.
         requested_front_end: The front end that the decorator names; None if it names none.
     """
 
@@ -48,7 +48,7 @@ class Marked:
     signature: Any
     signature_scope: dict[str, Any]
     name: str
-    other_signatures: tuple[Any, ...]
+    earlier_marks: tuple[Any, ...]
     requested_front_end: str | None
 
     @property
@@ -68,7 +68,7 @@ def location_of(function: Any) -> str:
     return f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def scope(function: Any) -> dict[str, Any]:
+def variables_in_scope(function: Any) -> dict[str, Any]:
     """Return the globals and the variables of enclosing functions that a Python function can use, by name."""
     return {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
 
@@ -131,7 +131,7 @@ def _names_with_values(function: Any) -> Iterator[tuple[str, Any]]:
     After a module, attributes that the function may read follow, with names such as "math.sin".
     """
     code = function.__code__
-    values = scope(function)
+    values = variables_in_scope(function)
     for name in (*code.co_names, *code.co_freevars):
         value = values.get(name)
         yield name, value
@@ -180,7 +180,7 @@ def choose_front_end(function: Marked, requested_front_end: str | None = None) -
             )
         )
     if not uses_by_front_end:
-        values = scope(function.function).values()
+        values = variables_in_scope(function.function).values()
         owners_in_scope = {owner.name for value in values if (owner := registry.owner(value))}
         uses_by_front_end = dict.fromkeys(
             owners_in_scope if len(owners_in_scope) == 1 else [default_front_end().name], ""
@@ -196,7 +196,7 @@ def common_front_end(functions: Sequence[Marked], requested_front_end: str | Non
         ExportError: The functions have several front ends; or as for `choose_front_end` and
             `registry.require`.
     """
-    marked = [variant for function in functions for variant in (*function.other_signatures, function)]
+    marked = [variant for function in functions for variant in (*function.earlier_marks, function)]
     # Reversed, so that the message names the first function of each front end.
     functions_by_front_end = {
         choose_front_end(function, requested_front_end).name: function for function in reversed(marked)

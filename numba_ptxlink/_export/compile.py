@@ -1,8 +1,8 @@
 """
 Compile the LLVM IR of functions to PTX, LTO-IR and relocatable cubins for one arch.
 
-PTX is compiled in groups of functions, perhaps in parallel and on other machines. The key of a group in the
-cache has its LLVM IR, so that an edit recompiles one group. The functions' names alone determine the groups.
+PTX is compiled in groups of functions, perhaps in parallel and on other machines. The cache finds the PTX of
+a group by its LLVM IR, so that an edit recompiles one group. The functions' names alone determine the groups.
 LTO-IR is compiled from all functions at once.
 """
 
@@ -54,7 +54,7 @@ _SHARED_VARIABLE = re.compile(r"^@.* addrspace\(3\) global ", re.MULTILINE)
 
 
 GroupKey = tuple["Arch", tuple[str, ...]]
-"""The key of a group: its architecture, and the C names of its functions."""
+"""A group of one export, before it is compiled: its architecture, and the C names of its functions."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def split(functions: Sequence[ResolvedFunction], options: Options) -> list[Seque
     changes one group.
     """
     if len(functions) <= _MAX_GROUP_SIZE or options.lineinfo:
-        # Line numbers refer to a table of files, and a program has one such table.
+        # Joined PTX has no line numbers, since those of inlined functions (`inlined_at`) would be lost.
         return [functions]
     groups = []
     start = 0
@@ -151,7 +151,7 @@ def compile_group(functions: Sequence[ResolvedFunction], arch: Arch, options: Op
 
     lowered_functions = tuple(map_collecting_errors(lower_one, functions))
     progress.step(f"optimise {', '.join(function.symbol for function in functions)} for {arch.sm}")
-    return compile_functions(functions[0].front_end, arch, lowered_functions, options)
+    return compile_lowered(functions[0].front_end, arch, lowered_functions, options)
 
 
 def compile_in_groups(
@@ -214,7 +214,8 @@ def build(
     """
     arch, functions, signatures = group.arch, group.functions, group.signatures
     ptx = group.ptx
-    # A suffix for symbols of link files, so that exports of other functions have other symbols.
+    # A suffix for the symbols of link files. Two exports that link the same file each contain its functions,
+    # which have different names, so that both exports can be linked to one program.
     tag = f"{zlib.crc32(' '.join(signature.name for signature in signatures).encode()):08x}"
     progress.step(f"make {', '.join(sorted(kinds))} for {arch.sm}")
     module = parse(ptx.decode())
@@ -245,7 +246,8 @@ def build(
                     str(older_nvvm) if older_nvvm else ltoir_tool(arch, merged=bool(linked_files))
                 )
             except PtxlinkError as error:
-                # An error of this environment's libNVVM is raised, as it is for PTX.
+                # LTO-IR is dispensable if it cannot be merged, or not be made by an older libNVVM. This
+                # environment's libNVVM has compiled the same LLVM IR to PTX: its errors are raised.
                 if LTOIR not in dispensable or not (linked_files or older_nvvm):
                     raise
                 left_out = (LeftOut(LTOIR, str(error)),)
@@ -263,7 +265,7 @@ def build(
     externs_by_name = externs.with_signatures(undefined, functions)
     return Code(
         arch,
-        {kind: code for kind, code in artifacts.items() if code},
+        artifacts,
         externs_by_name,
         compilers,
         bool(linked_files),
@@ -278,11 +280,10 @@ def _merge_ltoir(
     linked_files: Sequence[tuple[str, bytes]],
     target_release: TargetRelease | None,
 ) -> bytes:
-    """Merge link files into the LTO-IR of *group*; raise if *target_release* does not read the result."""
-    merged_ltoir = link_files.merge_ltoir(ltoir, linked_files, group.arch, group.functions)
+    """Merge link files into the LTO-IR of *group*, if linkers of *target_release* can read the result."""
     if target_release:
-        target_release.check_merged(group.arch)
-    return merged_ltoir
+        target_release.check_ltoir_merge(group.arch)
+    return link_files.merge_ltoir(ltoir, linked_files, group.arch, group.functions)
 
 
 def _llvm_modules(functions: Iterable[LoweredFunction]) -> list[str]:
@@ -292,10 +293,10 @@ def _llvm_modules(functions: Iterable[LoweredFunction]) -> list[str]:
     return list(dict.fromkeys(reversed(modules)))[::-1]
 
 
-def compile_functions(
+def compile_lowered(
     front_end: FrontEnd, arch: Arch, functions: tuple[LoweredFunction, ...], options: Options
 ) -> Group:
-    """Compile *functions* to one PTX module."""
+    """Compile the LLVM IR of *functions* to one PTX module."""
     group = Group(front_end, arch, functions, b"")
     ptx = _compile_ir(group, _llvm_modules(functions), options, lto=False)
     # libNVVM returns text that ends with a null byte.
@@ -307,8 +308,8 @@ def _join(groups: Sequence[Group], options: Options) -> Group:
     if len(groups) == 1:
         return groups[0]
     functions = tuple(function for group in groups for function in group.functions)
-    groups_of_module = Counter(module for group in groups for module in _llvm_modules(group.functions))
-    if any(count > 1 and _SHARED_VARIABLE.search(module) for module, count in groups_of_module.items()):
+    group_counts = Counter(module for group in groups for module in _llvm_modules(group.functions))
+    if any(count > 1 and _SHARED_VARIABLE.search(module) for module, count in group_counts.items()):
         # All callers of a function share its `__shared__` memory, which separate groups would duplicate.
         log.debug("a function with shared memory is called in several groups")
     else:
@@ -317,7 +318,7 @@ def _join(groups: Sequence[Group], options: Options) -> Group:
             return replace(groups[0], functions=functions, ptx=ptx)
         except NotCombinedError as error:
             log.debug("the PTX of groups is not combined: %s", error)
-    return compile_functions(groups[0].front_end, groups[0].arch, functions, options)
+    return compile_lowered(groups[0].front_end, groups[0].arch, functions, options)
 
 
 def _compile_ir(
@@ -346,7 +347,9 @@ def _compile_ir(
                 "which of them it refuses."
             ) from error
         try:
-            nvrtc.version()  # fails if NVRTC is missing, which a front end may load to find libdevice
+            # The cause may be a missing library, which the front end's error does not name: NVRTC, which it
+            # loads to find libdevice, or libNVVM. Both calls raise LinkError if theirs is missing.
+            nvrtc.version()
             isa = nvvm.emitted_isa(arch)
         except LinkError as missing_library:
             message = f"{names} cannot be compiled for {arch.sm}: {missing_library}"

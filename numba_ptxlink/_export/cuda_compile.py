@@ -19,7 +19,7 @@ from numba_ptxlink.errors import AbiError, ExportError
 
 from . import link_files, marks
 from .choice import location_of, wrapped_function
-from .compile import build, compile_functions
+from .compile import build, compile_lowered
 from .signatures import record_names
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _compile(
     # if several functions of a program link it, its variables would exist several times.
     lowered = replace(lowered, links=tuple(filter(link_files.is_shims, lowered.links)))
     code = build(
-        compile_functions(front_end, arch, (lowered,), compile_options), {output}, compile_options
+        compile_lowered(front_end, arch, (lowered,), compile_options), {output}, compile_options
     ).artifacts[output]
     return (code.decode() if output == PTX else code), result_type
 

@@ -23,8 +23,8 @@ class HostVersions:
     The host versions of an export.
 
     Args:
-        declarations: All functions and kernels; those with a host version have a `host_macro`, by which the
-            header declares them for the host, too.
+        declarations: All functions and kernels; those with a host version have a `host_macro`, which the
+            header defines as `__host__ __device__` for CUDA C++, and as nothing for other compilers.
         file: The content of `stem.host.cpp`.
         reasons: For each function without a host version, text of the form "why; cure".
     """
@@ -66,8 +66,8 @@ def host_versions(stem: str, declarations: Sequence[CFunction], ptx: str) -> Hos
         for function in declarations
     ]
     lines = host_file.render(stem, declarations_with_macro, source.text, source.names).split("\n")
-    # The statements of a function have lines of Python. After the function, a directive sets the line of this
-    # file again: a directive in line n states the number of the next line.
+    # `#line` directives assign the statements of a function to lines of Python. `OWN_LINE` after the function
+    # is a placeholder: the next line is line number + 1 of the host file again.
     text = "\n".join(
         f'#line {number + 1} "{stem}.host.cpp"' if line == cxx.OWN_LINE else line
         for number, line in enumerate(lines, start=1)

@@ -71,9 +71,9 @@ class Udf(Marked):
         self._dispatchers: dict[str, Any] = {}
         # Attributes by which a front end recognises its dispatcher.
         self._call_attributes: dict[str, Any] = {}
-        self.other_signatures = ()
+        self.earlier_marks = ()
         if isinstance(function, Udf):
-            self.other_signatures = (*function.other_signatures, function)
+            self.earlier_marks = (*function.earlier_marks, function)
         python_function = choice.wrapped_function(function)
         if python_function is not None:
             ignored_options = _ignored_options(function)
@@ -108,8 +108,9 @@ class Udf(Marked):
         self.launch_bounds = checked_launch_bounds(launch_bounds, f"kernel {function.__qualname__}")
         title = f"Function {function.__qualname__} ({self.source})"
         self.cxx = CxxOptions.of(title, parameters(function), **cxx)
-        # The symbol of a function in a namespace contains its types, which are resolved later.
-        self.overloads = bool(self.cxx.namespace) and not self.is_kernel and options.abi_name is None
+        # Whether functions of other parameter types may have the same name in C++. If so, the symbol contains
+        # the types, which are resolved later.
+        self.is_overloadable = bool(self.cxx.namespace) and not self.is_kernel and options.abi_name is None
         self.name = function.__name__ if options.abi_name is None else options.abi_name
         choice.record_mark(self)
         # The function's attributes are not copied, since they could replace those of this object.
@@ -143,9 +144,9 @@ class Udf(Marked):
     @property
     def _dispatcher(self) -> Any:
         """The dispatcher of the front end that compiles the caller, by default of the function's own."""
-        if self.other_signatures and type(self) is Udf and type(self.other_signatures[0]) is Udf:
+        if self.earlier_marks and type(self) is Udf and type(self.earlier_marks[0]) is Udf:
             # Numba recognises recursion by the dispatcher, so all signatures of a function share one.
-            return self.other_signatures[0]._dispatcher  # noqa: SLF001 - of this class
+            return self.earlier_marks[0]._dispatcher  # noqa: SLF001 - of this class
         callers_front_end = _compiling_front_end()
         if callers_front_end is not None and self.requested_front_end not in (None, callers_front_end.name):
             raise ExportError(

@@ -13,7 +13,7 @@ from numba_ptxlink import abi
 from numba_ptxlink._cabi import names as cnames
 from numba_ptxlink.errors import AbiError, PtxlinkError, raise_all, with_location
 
-from . import choice
+from .choice import variables_in_scope
 from .marks import Udf, parameters
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ class ResolvedFunction:
         front_end: The front end that compiles it.
         params: The parameters, with the Numba types of the signature.
         result: The Numba type of the result, None if Numba infers it.
-        names: The C names of record types, from the function's module; structs that C++ defines for types.
+        names: For Numba types that are structs in C: the name, from the function's module, of a record that
+            the header defines; or the struct that C++ has already.
         symbol: The C name.
         overload: The C++ name and parameter types of a function in a namespace; "" for other functions.
     """
@@ -80,27 +81,25 @@ def resolve(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[ResolvedFunctio
     """
     owners_by_name: dict[str, ResolvedFunction] = {}
 
-    def resolve_uniquely(function: Udf) -> ResolvedFunction:
-        resolved = _resolve(function, front_end)
+    def resolve_uniquely(udf: Udf) -> ResolvedFunction:
+        resolved = _resolve(udf, front_end)
         for language, name in (("C", resolved.symbol), ("C++", resolved.overload)):
             if not name:
                 continue
             owner = owners_by_name.setdefault(name, resolved).udf
-            if owner is function:
+            if owner is udf:
                 continue
             owner_title = (
                 f"{owner.function.__module__}.{owner.function.__qualname__} {owner.signature} "
                 f"({owner.source})"
             )
-            if language == "C++" or function.overloads:
+            if language == "C++" or udf.is_overloadable:
                 cure = "C++ tells overloads apart by their parameters: rename one of them in Python"
             else:
-                module = function.function.__module__.rpartition(".")[2]
-                cure = (
-                    f"use name={cnames.propose(f'{module}_{function.name}', owners_by_name)!r}, for example"
-                )
+                module = udf.function.__module__.rpartition(".")[2]
+                cure = f"use name={cnames.propose(f'{module}_{udf.name}', owners_by_name)!r}, for example"
             raise AbiError(
-                f"{name!r}, the {language} name of function {function.function.__qualname__}, is taken by "
+                f"{name!r}, the {language} name of function {udf.function.__qualname__}, is taken by "
                 f"another function of this export, {owner_title}; {cure}."
             )
         return resolved
@@ -108,7 +107,7 @@ def resolve(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[ResolvedFunctio
     return tuple(
         map_collecting_errors(
             resolve_uniquely,
-            dict.fromkeys(variant for udf in marked for variant in (*udf.other_signatures, udf)),
+            dict.fromkeys(variant for udf in marked for variant in (*udf.earlier_marks, udf)),
         )
     )
 
@@ -131,37 +130,37 @@ def map_collecting_errors(function: Callable[[T], R], items: Iterable[T]) -> lis
     return results
 
 
-def _resolve(function: Udf, front_end: FrontEnd) -> ResolvedFunction:
-    """Resolve the signature of one marked function; other functions may have the same names."""
-    title = f"function {function.function.__qualname__}"
-    if not function.overloads:
-        cnames.check_name(function.name, title)
-    if function.cxx.namespace and not function.is_kernel:
-        cnames.check_name(function.function.__name__, title, in_namespace=True)
-    args, result = arguments(function, front_end)
+def _resolve(udf: Udf, front_end: FrontEnd) -> ResolvedFunction:
+    """Resolve the signature of one marked function, whose names are not compared with those of others."""
+    title = f"function {udf.function.__qualname__}"
+    if not udf.is_overloadable:
+        cnames.check_name(udf.name, title)
+    if udf.cxx.namespace and not udf.is_kernel:
+        cnames.check_name(udf.function.__name__, title, in_namespace=True)
+    args, result = signature_types(udf, front_end)
     params = tuple(
-        abi.Parameter(name, ty, const=name in function.cxx.const, restrict=name in function.cxx.restrict)
-        for name, ty in zip(parameters(function.function), args, strict=True)
+        abi.Parameter(name, ty, const=name in udf.cxx.const, restrict=name in udf.cxx.restrict)
+        for name, ty in zip(parameters(udf.function), args, strict=True)
     )
     names: abi.Names = {
-        **record_names(function.function, front_end),
-        **existing_structs(function, front_end),
+        **record_names(udf.function, front_end),
+        **existing_structs(udf, front_end),
     }
-    symbol, overload = function.name, ""
-    if function.cxx.namespace and not function.is_kernel:
+    symbol, overload = udf.name, ""
+    if udf.cxx.namespace and not udf.is_kernel:
         # C++ ignores `restrict` and the result, which may be unknown yet, when it compares overloads.
         unrestricted = [param._replace(restrict=False) for param in params]
-        ctypes = abi.c_signature(function.name, front_end.types.void, unrestricted, names=names).params
+        ctypes = abi.c_signature(udf.name, front_end.types.void, unrestricted, names=names).params
         type_names = ", ".join(ctype.name for _, ctype in ctypes)
-        overload = f"{function.cxx.namespace}::{function.function.__name__}({type_names})"
-        if function.overloads:
+        overload = f"{udf.cxx.namespace}::{udf.function.__name__}({type_names})"
+        if udf.is_overloadable:
             # The C name contains abbreviations of the types, which differ if the types differ in C++.
             codes = [ctype.code for _, ctype in ctypes]
-            symbol = cnames.propose("_".join([*function.cxx.namespace.split("::"), function.name, *codes]))
-    return ResolvedFunction(function, front_end, params, result, names, symbol, overload)
+            symbol = cnames.propose("_".join([*udf.cxx.namespace.split("::"), udf.name, *codes]))
+    return ResolvedFunction(udf, front_end, params, result, names, symbol, overload)
 
 
-def existing_structs(function: Udf, front_end: FrontEnd) -> dict[Any, ExistingStruct]:
+def existing_structs(udf: Udf, front_end: FrontEnd) -> dict[Any, ExistingStruct]:
     """
     Return the structs that C++ defines for types of *front_end*.
 
@@ -170,45 +169,45 @@ def existing_structs(function: Udf, front_end: FrontEnd) -> dict[Any, ExistingSt
     """
     types = front_end.types
     structs = {}
-    for value, existing in function.cxx.structs:
+    for value, existing in udf.cxx.structs:
         ty = type_of(value, front_end)
         if not isinstance(ty, (types.Record, types.BaseTuple)):
             raise AbiError(
-                f"Function {function.name}: structs maps {value!r} to {existing.name}; map a "
-                "structured dtype, a named tuple or a tuple of types."
+                f"Function {udf.name}: {value!r}, the key of {existing.name} in structs=, is no struct; use "
+                "a structured dtype, a named tuple or a tuple of types."
             )
         structs[ty] = existing
     return structs
 
 
-def arguments(function: Udf, front_end: FrontEnd) -> tuple[tuple[Any, ...], Any]:
+def signature_types(udf: Udf, front_end: FrontEnd) -> tuple[tuple[Any, ...], Any]:
     """
     Return the Numba types of the parameters and of the result; None for a result that Numba infers.
 
     Raises:
         AbiError: The signature is not a Numba signature, or its parameter count differs from the function's.
     """
-    title = f"Function {function.name}"
+    title = f"Function {udf.name}"
     try:
-        args, result = front_end.normalize(_typed_signature(function, front_end))
+        args, result = front_end.normalize(_typed_signature(udf, front_end))
     except Exception as error:
         raise AbiError(
-            f"{title}: {function.signature!r} is not a Numba signature "
+            f"{title}: {udf.signature!r} is not a Numba signature "
             f"({str(error) or type(error).__name__}); write the names of Numba's types instead of those of "
-            "Python or C, such as "
-            '"float32(int32, CPointer(float32), Particle)", where Particle is a global of its module: a '
-            "Numba type, a NumPy dtype, a typing.NamedTuple or an IntEnum; or pass a tuple of types."
+            'Python or C, such as "float32(int32, CPointer(float32), Particle)", where Particle is a global '
+            "of the function's module: a Numba type, a NumPy dtype, a typing.NamedTuple or an IntEnum; or "
+            "pass a tuple of types."
         ) from error
-    names = parameters(function.function)
+    names = parameters(udf.function)
     if len(names) != len(args):
         raise AbiError(
-            f"{title} has {len(names)} parameters and its signature {function.signature} has {len(args)}; C "
+            f"{title} has {len(names)} parameters and its signature {udf.signature} has {len(args)}; C "
             "has no default values: give a type to each parameter."
         )
     return tuple(args), result
 
 
-def _typed_signature(function: Udf, front_end: FrontEnd) -> Any:
+def _typed_signature(udf: Udf, front_end: FrontEnd) -> Any:
     """
     Return the signature of a function with Numba types instead of names, dtypes, named tuples and enums.
 
@@ -216,12 +215,12 @@ def _typed_signature(function: Udf, front_end: FrontEnd) -> Any:
     tuples with annotated fields, and integer enums, also as attributes of modules, such as `cuda.float32x4`.
     Names that are not in scope are those of Numba's types and CUDA's vector types.
     """
-    signature = function.signature
+    signature = udf.signature
     if isinstance(signature, tuple):
         return tuple(type_of(entry, front_end) or entry for entry in signature)
     if not isinstance(signature, str):
         return signature
-    return _evaluate(signature, {**choice.scope(function.function), **function.signature_scope}, front_end)
+    return _evaluate(signature, {**variables_in_scope(udf.function), **udf.signature_scope}, front_end)
 
 
 def describe(function: ResolvedFunction) -> str:
@@ -278,7 +277,8 @@ class _Names(dict[str, Any]):
         if name not in self._scope:
             return self._numba_types[name]
         value, numba_type = self._scope[name], self._numba_types.get(name)
-        # A module or function in scope does not hide the type that has its name.
+        # A module in scope does not hide Numba's type of the same name; nor do values that are no types, for
+        # which `_to_numba_type` returns its default.
         if isinstance(value, ModuleType) and isinstance(numba_type, self._front_end.types.Type):
             return numba_type
         return _to_numba_type(value, name, self._front_end, numba_type)
@@ -321,16 +321,22 @@ def _to_numba_type(value: Any, name: str, front_end: FrontEnd, default: Any = No
 
 def type_of(value: Any, front_end: FrontEnd) -> Any:
     """
-    Return *value* as a Numba type: a type, a dtype, a named tuple, an IntEnum or a vector class; else None.
+    Return the Numba type that *value* stands for; None if it stands for none.
+
+    Args:
+        value: Any object. A Numba type, a NumPy dtype, or a class of NumPy scalars, named tuples, integer
+            enums or vectors stands for a type.
+        front_end: The front end that has the types.
 
     Raises:
-        Exception: *value* is a dtype or a named tuple with a field for which Numba has no type.
+        Exception: Numba has no type for a dtype, or for a field of a named tuple. Which exception depends on
+            Numba.
     """
     import numpy as np
 
     if isinstance(value, type) and issubclass(value, np.generic):
-        # Classes without a size, such as np.void, are no single type. `from numpy import *` adds them to the
-        # scope, so they are ignored.
+        # Classes without a size, such as np.void, stand for no single type. They are no errors here, since
+        # `from numpy import *` adds them to the scope: `void` in a signature is still Numba's type.
         value = np.dtype(value) if np.dtype(value).itemsize else None
     if isinstance(value, np.dtype):
         return _from_dtype(value, front_end)

@@ -178,7 +178,7 @@ class Options(NamedTuple):
         for name in ("relocatable", "debug", "lineinfo"):
             if not isinstance(value := getattr(self, name), bool):
                 raise ConfigError(f"{name} is {value!r}; pass True or False.")
-        checked_choices(self.arithmetic)
+        checked_bools(self.arithmetic)
         # The compiler accepts any number without a diagnostic.
         if not _is_int(self.opt_level) or self.opt_level not in range(DEFAULT_LEVEL + 1):
             raise ConfigError(f"opt_level is {self.opt_level!r}; pass 0, 1, 2 or 3.")
@@ -389,7 +389,7 @@ def check_flags(
             )
 
 
-def checked_choices(choices: Mapping[str, Any]) -> dict[str, bool]:
+def checked_bools(choices: Mapping[str, Any]) -> dict[str, bool]:
     """
     Return the *choices* that are not None, by the names of their options.
 

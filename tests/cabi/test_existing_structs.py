@@ -295,7 +295,7 @@ def test_a_header_that_is_missing_is_named(tmp_path):
     [
         ({"structs": {flat: "ns::P<int>"}}, "names no struct"),
         ({"structs": {flat: "alignas(32) P"}}, "itemsize of 16; set itemsize to 32"),
-        ({"structs": {np.float32: "P"}}, "map a structured dtype"),
+        ({"structs": {np.float32: "P"}}, "the key of P in structs=, is no struct; use a structured dtype"),
     ],
 )
 def test_what_names_no_struct_is_refused(options, reason):

@@ -16,7 +16,7 @@ from numba.cuda.vector_types import vector_types
 import numba_ptxlink as pl
 from numba_ptxlink import abi
 from numba_ptxlink._export import marks
-from numba_ptxlink._export.signatures import arguments
+from numba_ptxlink._export.signatures import signature_types
 from numba_ptxlink._front_end import registry
 
 particle = np.dtype([("mass", "f4"), ("id", "i8")], align=True)
@@ -67,7 +67,7 @@ def resolved(signature, count):
     functions = {1: lambda a: a, 2: lambda a, b: (a, b)}
     function = functions[count]
     marked = marks.Udf(function, signature, abi.AbiOptions("f"))
-    return arguments(marked, registry.get("numba-cuda"))
+    return signature_types(marked, registry.get("numba-cuda"))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_names_stand_for_types(signature, args, result):
 def test_what_is_no_type_is_refused(signature, message):
     """The error names the function, the value of the name, and how to pass types."""
     with pytest.raises(
-        pl.AbiError, match=rf"Function f: .*{message}.*where Particle is a global of its module"
+        pl.AbiError, match=rf"Function f: .*{message}.*where Particle is a global of the function's module"
     ):
         resolved(signature, 1)
 
@@ -122,4 +122,4 @@ def test_names_stand_for_what_they_stood_for_at_the_mark(monkeypatch):
     """A name keeps its meaning at the mark, though a loop or the module binds it again later."""
     marked = marks.Udf(lambda a: a, "half(half)", abi.AbiOptions("f"))
     monkeypatch.setitem(globals(), "half", np.dtype("f8"))
-    assert arguments(marked, registry.get("numba-cuda")) == ((types.float16,), types.float16)
+    assert signature_types(marked, registry.get("numba-cuda")) == ((types.float16,), types.float16)

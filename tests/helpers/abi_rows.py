@@ -22,7 +22,7 @@ from numba_ptxlink import Arch, abi
 from numba_ptxlink._cabi import header as c_header
 from numba_ptxlink._cabi.signatures import unaligned_member
 from numba_ptxlink._export import marks
-from numba_ptxlink._export.compile import Code, Group, compile_functions, compile_group
+from numba_ptxlink._export.compile import Code, Group, compile_group, compile_lowered
 from numba_ptxlink._export.compile import build as built
 from numba_ptxlink._export.signatures import resolve
 from numba_ptxlink._formats import llvm_ir
@@ -338,7 +338,7 @@ def build(group: Group, arch: str, *kinds: str) -> Code:
             )
             for function in group.functions
         )
-        group = compile_functions(group.front_end, target_arch, functions, OPTIONS)
+        group = compile_lowered(group.front_end, target_arch, functions, OPTIONS)
     return built(group, kinds, OPTIONS)
 
 
