@@ -84,7 +84,9 @@ def matches_type(types: Types, name: str, dtype: Any) -> bool:
     if entry.kind == "array":
         if not dtype.subdtype:
             # NumPy's types of text are arrays of characters: "S" of bytes, "U" of 32-bit code points.
-            return bool(dtype.kind == {"char": "S", "uint": "U"}.get(types[entry.element].kind))
+            element_type = types[entry.element]
+            text_kind = {("char", 1): "S", ("uint", 4): "U"}.get((element_type.kind, element_type.size))
+            return bool(dtype.kind == text_kind)
         # An array of arrays in C has several dimensions in NumPy: compare the first, then the others.
         base, (count, *further_extents) = dtype.subdtype
         element = sys.modules["numpy"].dtype((base, tuple(further_extents)))

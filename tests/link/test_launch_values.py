@@ -30,6 +30,7 @@ part = np.dtype([("x", "f4"), ("y", "f4")], align=True)
 swapped = np.dtype([("y", "f4"), ("x", "f4")], align=True)
 unordered = np.dtype({"names": ["y", "x"], "formats": ["f4", "f4"], "offsets": [4, 0]})
 outer = np.dtype([("a", part, 2), ("class", "i4")], align=True)
+shorts, text = np.dtype([("values", "u2", 4)]), np.dtype([("values", "U2")])
 pair_of_bytes = np.dtype([("x", "u1"), ("y", "u1")])
 packed = np.dtype([("x", "u1"), ("y", "f4")])
 PARTICLE, WIRE, PART = map(from_dtype, (particle, wire, part))
@@ -101,6 +102,7 @@ PARAMETERS = {
     "float32x2": vector_types["float32x2"],
     "float64": types.float64,
     "bytes": types.Array(from_dtype(pair_of_bytes), 1, "C"),
+    "shorts": types.Array(from_dtype(shorts), 1, "C"),
 }
 
 
@@ -276,6 +278,7 @@ REFUSED = {
     "masked": ("pair", np.ma.array([1, 2], mask=[0, 1]), "pass 2 values, such as a tuple"),
     "swapped": ("part", np.zeros(1, swapped)[0], "names or offsets of members differ"),
     "swapped_array": ("parts", device(swapped), "its elements are .*; pass an array of record"),
+    "text_for_shorts": ("shorts", device(text), "its elements are .*; pass an array of record"),
     "swapped_namedtuple": ("namedtuple", Turned(1, 2), "it has y, x; pass x, y"),
     "keys_that_look_alike": ("part", {"x": 1, 2: 2}, "it has x, 2; pass x, y"),
     "long_double": ("float64", np.longdouble("1e400"), "is too large; pass less"),
