@@ -471,7 +471,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "numba_cuda_mlir/test_mlir_layouts.py",
         ),
         (
-            "_numba_cuda_mlir/codegen/dialect.py",
+            "_numba_cuda_mlir/codegen/repairs.py",
             r'_DYNAMIC_SHARED.sub(r"\1external \2", text))',
             "text)",
             "numba_cuda_mlir/test_mlir_exports.py",

@@ -25,7 +25,7 @@ warning. `status()` has the reason. Exports work without the plugin: during a ca
 asterisk.
 """
 # The tables in the modules of `patches` that an export applies.
-EXPORT_TABLES = ("C_ABI", "DRIVERLESS", "OPTIMIZE")
+EXPORT_TABLES = ("C_ABI", "DRIVERLESS", "CODE_CACHE")
 
 COLUMNS = "| module | attribute | for | effect |\n| --- | --- | --- | --- |"
 

@@ -26,7 +26,8 @@ def as_numpy(value: Any) -> Any:
     Return a NumPy array that shares the memory of *value*; None if *value* is no array.
 
     Raises:
-        ValueError: The array is masked, or in the memory of a device.
+        ValueError: The array is masked, or in the memory of a device. The message has no subject: the caller
+            puts one before it, such as "argument 1".
     """
     import numpy as np
 
@@ -133,8 +134,8 @@ def _pack_argument(value: Any, size: int, name: str, regions: list[Region]) -> b
     dtype = getattr(value if array is None else array, "dtype", None)
     if getattr(dtype, "hasobject", False) or not getattr(dtype, "isnative", True):
         raise ValueError("has Python objects, or another byte order than the CPU; pass a converted copy")
-    # An array without dimensions is a number, unless the parameter has the size of a pointer: CuPy passes the
-    # address of such an array, too.
+    # An array without dimensions is passed as a number. If the parameter has the size of a pointer, pass the
+    # array's address, as CuPy does.
     if array is not None and (array.shape or size == _POINTER_BYTES):
         if size == _POINTER_BYTES and not array.flags.forc:
             raise ValueError("is not contiguous; pass numpy.ascontiguousarray(x)")
@@ -151,8 +152,8 @@ def _pack_argument(value: Any, size: int, name: str, regions: list[Region]) -> b
         content = bytes(value.tobytes() if hasattr(value, "tobytes") else memoryview(value).cast("B"))
     except TypeError as error:
         raise ValueError(
-            f"is {short_repr(value)}, whose type PTX does not have; pass an array, a NumPy number such as "
-            "numpy.int32(...), a NumPy record, or bytes"
+            f"is {short_repr(value)}, whose bytes depend on the parameter's type, which PTX does not have; "
+            "pass an array, a NumPy number such as numpy.int32(...), a NumPy record, or bytes"
         ) from error
     if len(content) != size:
         raise ValueError(

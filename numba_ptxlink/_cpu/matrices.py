@@ -189,12 +189,12 @@ def _product_function(global_values: dict[str, str], product: _Product) -> str:
         bits, offset = _accumulator_element(product.d_type, c_offset, index)
         f.store(f"i{bits}", result, "%registers", offset)
     f.end_block("ret void")
-    return f.to_text(f"internal void @{product.name}(ptr %first, i32 %lane, ptr %registers) noinline")
+    return f.to_text(f"internal void @{product.name}(ptr %first_record, i32 %lane, ptr %registers) noinline")
 
 
 def registers_of(f: IRBuilder, lane: str) -> str:
-    """Return the address of the copy of a lane's registers; `%first` is the ThreadRecord of lane 0."""
-    return load_lane_operand(f, "ptr", "%first", lane)
+    """Return the address of the copy of a lane's registers; `%first_record` is the ThreadRecord of lane 0."""
+    return load_lane_operand(f, "ptr", "%first_record", lane)
 
 
 def _load_line(

@@ -112,8 +112,8 @@ def _parse_matrices(
 
     Args:
         modifiers: The modifiers of the instruction.
-        element_types: The types of D, A, B and C in this order, but tf32, which only matrices have, comes
-            last. If A and B have halves, only the types of D and C:
+        element_types: The types of D, A, B and C in this order, except that types which only matrices have,
+            such as tf32, come last. If A and B are of f16, the list has the types of D and C alone, as in
             `wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32`.
         shape: The numbers of rows of D, columns of D, and columns of A.
     """
@@ -121,7 +121,8 @@ def _parse_matrices(
     factor_types = [element_type for element_type in element_types[1:] if element_type in FACTOR_BITS][:2]
     factor_types = ["f16", "f16"] if len(element_types) == 2 else factor_types
     d_type = element_types[0]
-    c_type = next((name for name in reversed(element_types) if name not in modifiers), "")
+    # Types of A and B that come last, such as tf32, are in `modifiers`, too: C's type is before them.
+    c_type = next((candidate for candidate in reversed(element_types) if candidate not in modifiers), "")
     if len(factor_types) < 2 or not {c_type, d_type} <= ACCUMULATOR_TYPES:
         raise UnsupportedInstruction
     factors = [_Matrix(m, k, factor_types[0]), _Matrix(k, n, factor_types[1])]
@@ -139,7 +140,7 @@ def _addresses(
         matrix: The matrix.
         operand: The operand with the address of the matrix.
         stride: The number of elements from one row to the next, or else from one column to the next.
-        is_shared: Whether the address is in shared memory.
+        is_shared: Whether *operand* is an address of the shared state space, and not a generic address.
         by_rows: Whether the elements of a row are neighbours in memory, and not those of a column.
     """
     parsed = ptx.address(operand)
@@ -161,7 +162,7 @@ def _addresses(
 
 
 def _stride(b: Translator, matrix: _Matrix, operands: Sequence[str], *, by_rows: bool) -> str:
-    """Return the number of elements from one row or column to the next, which by default has no gap."""
+    """Return the stride operand; if there is none, the stride of rows or columns that follow without gaps."""
     if len(operands) > 2:
         return b.read_operand(operands[2], 32)
     return str(matrix.columns if by_rows else matrix.rows)
@@ -217,9 +218,9 @@ def _multiply(
     registers = b.alloca(f"[{result_offset // 8 + result.lane_elements} x i64]")
     for matrix, operand, offset in zip(sources, operands[1:], offsets, strict=True):
         size = matrix.register_bits // 8
-        # Registers after these repeat elements.
-        count = -(-matrix.lane_elements * matrix.bits // matrix.register_bits)
-        for index, register in enumerate(ptx.elements(operand)[:count]):
+        # Registers beyond this count repeat elements.
+        register_count = -(-matrix.lane_elements * matrix.bits // matrix.register_bits)
+        for index, register in enumerate(ptx.elements(operand)[:register_count]):
             value = b.read_operand(register, 8 * size)
             b.store(f"i{8 * size}", value, registers, offset + index * size)
     name = "ptxlink.wmma." + ".".join(f"{m.rows}x{m.columns}.{m.element_type}" for m in matrices)
@@ -228,6 +229,7 @@ def _multiply(
         b.global_values[name] = _product_function(
             b.global_values, name, matrices, [*offsets, result_offset], saturates=saturates
         )
+    # Pass the address of the copy to the other lanes, which find it by the ThreadRecord of lane 0.
     first_record = exchange_all(b, b.emit_value(f"ptrtoint ptr {registers} to i64"))
     b.emit(f"call void @{name}(ptr {first_record}, i32 {b.expand('%laneid')}, ptr {registers})")
     # Other lanes may still read this lane's copy: wait for them.
@@ -275,7 +277,7 @@ def _product_function(
         d_bits = encode_sum(f, result.element_type, total)
         f.store(f"i{result.bits}", d_bits, "%registers", d_offset + index * result.bits // 8)
     f.end_block("ret void")
-    return f.to_text(f"internal void @{name}(ptr %first, i32 %lane, ptr %registers) noinline")
+    return f.to_text(f"internal void @{name}(ptr %first_record, i32 %lane, ptr %registers) noinline")
 
 
 def _load_element(f: IRBuilder, matrix: _Matrix, number: str, matrix_offset: int) -> str:

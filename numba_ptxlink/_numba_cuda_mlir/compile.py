@@ -12,12 +12,12 @@ from numba_ptxlink._front_end.lowered import LoweredFunction
 from numba_ptxlink._front_end.patch import applied
 from numba_ptxlink.errors import ExportError
 
-from .codegen import dialect, errors, functions
-from .codegen.convention import MemrefConvention, check_types, misread_reason
+from .codegen import errors, functions, repairs
+from .codegen.convention import MemrefConvention, check_types, misread_type_reason
 from .context import ExportedFunction, exporting
 from .patches.c_abi import C_ABI
 from .patches.driverless import DRIVERLESS
-from .patches.first_kernel import OPTIMIZE
+from .patches.first_kernel import CODE_CACHE
 
 __all__ = ["lower"]
 
@@ -55,8 +55,8 @@ _MISSING_FEATURES = {
     "attr='T'": _NO_TRANSPOSE,
     "BoundFunction(array.transpose": _NO_TRANSPOSE,
     "Unsupported numpy dtype: {'names'": (
-        "numba-cuda-mlir has no arrays of records outside of functions; take an array for each member, pass "
-        'the records as a parameter, or choose front_end="numba-cuda"'
+        "numba-cuda-mlir has no arrays of records as globals or variables of enclosing functions; take an "
+        'array for each member, pass the records as a parameter, or choose front_end="numba-cuda"'
     ),
     "Cannot unify Function(<numba_cuda_mlir.compiler.ExternFunction": (
         "numba-cuda-mlir finds no function of `cuda.declare_device` in a module; import it by its name, or "
@@ -87,13 +87,13 @@ def lower(
         raise ExportError("checked=True is not available with numba-cuda-mlir; use front_end='numba-cuda'")
     nvvm_dialect, export = NvvmDialect.of(arch), ExportedFunction(arch.sm, arch.cc)
     numba_signature, llvm_ir = _compile_to_llvm_ir(function, args, result, options, nvvm_dialect, export)
-    module = functions.read(llvm_ir)
+    module = functions.parse_module(llvm_ir)
     has_errors = errors.end_at_errors(
         module, _INNER_SYMBOL, trap=abi.on_error == "trap", byte_pointer=nvvm_dialect.pointer("i8")
     )
     code = function.__code__
     definition = (code.co_filename, code.co_firstlineno)
-    # Errors without a `raise` or an `assert`, such as in a library function, are reported at the definition.
+    # If no `raise` or `assert` is known, such as for an error of a library function, name the definition.
     raises = _raise_sites(function, export.raises or [definition]) if has_errors else ()
     declaration = declare(tuple(numba_signature.args), numba_signature.return_type, raises=bool(raises))
     wrapper_name = declaration.signature.name
@@ -109,7 +109,7 @@ def lower(
         inline=inline,
         launch_bounds=launch_bounds,
     )
-    modules = tuple(nvvm_dialect.convert([dialect.with_stable_names(wrapped, wrapper_name)]))
+    modules = tuple(nvvm_dialect.convert([repairs.with_stable_names(wrapped, wrapper_name)]))
     return LoweredFunction(
         declaration,
         abi,
@@ -158,15 +158,16 @@ def _compile_to_llvm_ir(  # noqa: PLR0917 - with one caller
         annotations_as_signatures=False,
     )
     target_options = jit(function).targetoptions
-    patches = (*DRIVERLESS, *C_ABI, *OPTIMIZE)
+    patches = (*DRIVERLESS, *C_ABI, *CODE_CACHE)
     with global_compiler_lock, applied(patches), exporting(export):
         mlir_target.ensure_initialized()
         try:
             compiled = mlir_compiler.compile_mlir(function, result, args, targetoptions=target_options)
         except Exception as error:
             parameters = [f"parameter {name!r}" for name in function.__code__.co_varnames]
+            # A parameter whose type numba-cuda-mlir misreads may be the cause, too.
             # `co_varnames` has the local variables after the parameters, so that zip() is not strict.
-            reason = _missing_feature(function, error) or misread_reason(zip(parameters, args))  # noqa: B905
+            reason = _missing_feature(function, error) or misread_type_reason(zip(parameters, args))  # noqa: B905
             if reason:
                 raise ExportError(reason) from error
             raise
@@ -201,7 +202,7 @@ def _llvm_ir(module: Any, target_options: dict[str, Any], nvvm_dialect: NvvmDial
         llvm_ir = mlir_optimization._prepare_llvm_ir(module, preserve_debug_info=has_lines)
     else:
         llvm_ir = mlir_optimization._call_llvm70_capi(module, target_options, gen_llvmir=True)
-    return dialect.repair(llvm_ir.decode())
+    return repairs.repair(llvm_ir.decode())
 
 
 def _raise_sites(function: Callable[..., Any], sites: Iterable[tuple[str, int]]) -> tuple[str, ...]:

@@ -104,9 +104,9 @@ def is_active() -> bool:
     return _settings is not None
 
 
-def needs_lines(function: Callable[..., Any], options: Mapping[str, Any]) -> bool:
+def needs_line_numbers(function: Callable[..., Any], options: Mapping[str, Any]) -> bool:
     """
-    Return whether a kernel has to be compiled with line numbers, so that a fault can name its line.
+    Return whether a function has to be compiled with line numbers, so that a fault can name its line.
 
     Args:
         function: The Python function. Without a source file it needs no lines, of which compilers would warn.

@@ -3,8 +3,8 @@
 
 #include "driver.h"
 
-/* Check the memory of a copy or fill: device memory has to lie in one allocation, and host memory outside of the heap
-   of device memory (heap.c). */
+/* Check the memory of a copy or fill. Device memory has to lie in one allocation. Host memory may be anywhere outside
+   of the heap of device memory (heap.c); whether cuMemHostRegister has registered it makes no difference. */
 static CUresult check_memory(uintptr_t address, size_t size, bool may_be_host) {
   struct allocation found;
   if (find_allocation(address, &found) && !(may_be_host && found.kind == REGISTERED_MEMORY))
@@ -20,7 +20,7 @@ static CUresult copy(uintptr_t target, uintptr_t source, size_t size, enum direc
   CHECK(check_memory(target, size, direction == DEVICE_TO_HOST || direction == ANY_DIRECTION));
   CHECK(check_memory(source, size, direction == HOST_TO_DEVICE || direction == ANY_DIRECTION));
   memmove((void *)target, (const void *)source, size);
-  set_initialised(target, size, true);
+  mark_for_initcheck(target, size, true);
   return CUDA_SUCCESS;
 }
 
@@ -97,7 +97,7 @@ static CUresult copy_rows(const CUDA_MEMCPY3D *box) {
       CHECK(check_memory(from, box->WidthInBytes, source.may_be_host));
       CHECK(check_memory(to, box->WidthInBytes, target.may_be_host));
       memmove((void *)to, (const void *)from, box->WidthInBytes);
-      set_initialised(to, box->WidthInBytes, true);
+      mark_for_initcheck(to, box->WidthInBytes, true);
     }
   return CUDA_SUCCESS;
 }
@@ -124,7 +124,7 @@ CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *box, CUstream stream) { return 
 
 /* Fills */
 
-/* Fill `height` rows of `width` elements; rows begin each `pitch` bytes. */
+/* Fill `height` rows of `width` elements; the next row begins `pitch` bytes after the start of a row. */
 static CUresult fill(uintptr_t target, size_t pitch, const void *value, size_t element_size, size_t width,
                      size_t height) {
   CHECK(require_context(NULL));
@@ -132,7 +132,7 @@ static CUresult fill(uintptr_t target, size_t pitch, const void *value, size_t e
   for (size_t row = 0; row < height && width; ++row) {
     const uintptr_t start = target + row * pitch;
     CHECK(check_memory(start, width * element_size, false));
-    set_initialised(start, width * element_size, true);
+    mark_for_initcheck(start, width * element_size, true);
     if (element_size == 1)
       memset((void *)start, *(const unsigned char *)value, width);
     else

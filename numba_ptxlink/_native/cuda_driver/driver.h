@@ -90,8 +90,9 @@ struct allocation {
   CUmemoryPool pool;
 };
 
-/* Tell initcheck whether memory is initialised: false after an allocation, true after a copy. */
-void set_initialised(uintptr_t address, size_t size, bool is_initialised);
+/* Tell initcheck, which reports uninitialised reads, whether memory is initialised: false after an allocation,
+   true after a copy or fill. A call for ordinary host memory, which kernels cannot read, is harmless. */
+void mark_for_initcheck(uintptr_t address, size_t size, bool is_initialised);
 /* Allocate as `request` says, which has no start and id yet; write the address. */
 CUresult allocate(struct allocation request, uintptr_t *address);
 CUresult add_range(struct allocation range); /* memory that is allocated elsewhere */
@@ -160,6 +161,6 @@ struct python_functions {
   void (*stop_compiling)(void);
 };
 extern struct python_functions python;
-extern bool has_own_interpreter; /* whether this library has started Python, so that the program is not in Python */
+extern bool has_started_python; /* this library has started Python, since the program is not in Python */
 
 CUresult attach_python(void); /* fills `python` */

@@ -14,7 +14,8 @@ CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuu
   for (unsigned index = 0; index < entry_point_count; ++index) {
     const struct entry_point *entry = &entry_points[index];
     if (strcmp(entry->name, name) || (*function && entry->release > version)) continue;
-    /* Later rows are newer versions. A program that requests an older version than the oldest one gets that one. */
+    /* `entry_points` has the oldest version of a function first. Take the newest one that is not newer than `version`,
+       or else the oldest one. */
     *function = (void *)entry->function;
     result = CU_GET_PROC_ADDRESS_SUCCESS;
   }
@@ -31,12 +32,12 @@ CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint
 
 /*
  * NVIDIA's static runtime library first requests undocumented tables, so that a program which contains the library
- * cannot run here: report the program. NVIDIA's libraries that link code (libnv*.so) and the bindings for Python
- * contain the runtime as well, but do not need the tables.
+ * cannot run here: report the program. Two kinds of callers contain the library, but do not need the tables: NVIDIA's
+ * libraries that link code (libnv*.so), and bindings for Python, which only a program in Python has.
  */
 static bool needs_tables(const char *path) {
   const char *name = strrchr(path, '/');
-  return has_own_interpreter && strncmp(name ? name + 1 : path, "libnv", strlen("libnv")) != 0;
+  return has_started_python && strncmp(name ? name + 1 : path, "libnv", strlen("libnv")) != 0;
 }
 
 CUresult cuGetExportTable(const void **table, const CUuuid *id) {

@@ -71,8 +71,8 @@ static CUresult run_kernel(CUcontext context, CUfunction function, const struct 
   if (result != CUDA_SUCCESS) {
     memcpy(context->fault_message, message, sizeof message);
     /* A C++ program reads each error from a later call, since a launch by <<<>>> returns none. */
-    if (is_sticky((CUresult)result) || has_own_interpreter) context->sticky_error = (CUresult)result;
-    if (has_own_interpreter) fprintf(stderr, "%s\n", message);
+    if (is_sticky((CUresult)result) || has_started_python) context->sticky_error = (CUresult)result;
+    if (has_started_python) fprintf(stderr, "%s\n", message);
   }
   return (CUresult)result;
 }

@@ -16,7 +16,7 @@
 #include "driver.h"
 
 struct python_functions python;
-bool has_own_interpreter;
+bool has_started_python;
 static CUresult attach_result;
 
 /* Declare a function of Python's C API, NULL if `library` lacks it. */
@@ -125,9 +125,9 @@ static void at_exit(void) {
 static void attach_once(void) {
   void *library = RTLD_DEFAULT;
   PYTHON_FUNCTION(int, Py_IsInitialized, void);
-  has_own_interpreter = !Py_IsInitialized || !Py_IsInitialized();
+  has_started_python = !Py_IsInitialized || !Py_IsInitialized();
   bool attached;
-  if (has_own_interpreter) {
+  if (has_started_python) {
     /* Python changes the locale, and the import of its signal module installs a handler of SIGINT. Restore both. */
     char *locale = strdup(setlocale(LC_CTYPE, NULL));
     struct sigaction sigint_action;

@@ -2,7 +2,7 @@
 #include "runtime.h"
 
 static cudaError_t copy(void *target, const void *source, size_t size, enum cudaMemcpyKind kind) {
-  CHECK(use_device());
+  CHECK(ensure_context());
   switch (kind) {
     case cudaMemcpyHostToDevice: return (cudaError_t)cuMemcpyHtoD((CUdeviceptr)target, source, size);
     case cudaMemcpyDeviceToHost: return (cudaError_t)cuMemcpyDtoH(target, (CUdeviceptr)source, size);
@@ -45,14 +45,14 @@ static CUmemorytype target_type(enum cudaMemcpyKind kind) {
 
 cudaError_t cudaMemcpy2D(void *target, size_t target_pitch, const void *source, size_t source_pitch, size_t width,
                          size_t height, enum cudaMemcpyKind kind) {
-  TRY(use_device());
+  CHECK_AND_RECORD(ensure_context());
   REQUIRE(is_direction(kind), cudaErrorInvalidMemcpyDirection);
   REQUIRE(width <= target_pitch && width <= source_pitch, cudaErrorInvalidPitchValue);
   const CUDA_MEMCPY2D rectangle = {
       .srcMemoryType = source_type(kind), .srcHost = source, .srcDevice = (CUdeviceptr)source, .srcPitch = source_pitch,
       .dstMemoryType = target_type(kind), .dstHost = target, .dstDevice = (CUdeviceptr)target, .dstPitch = target_pitch,
       .WidthInBytes = width, .Height = height};
-  if (width && height) TRY(cuMemcpy2D(&rectangle));
+  if (width && height) CHECK_AND_RECORD(cuMemcpy2D(&rectangle));
   return cudaSuccess;
 }
 
@@ -62,7 +62,7 @@ cudaError_t cudaMemcpy2DAsync(void *target, size_t target_pitch, const void *sou
 }
 
 cudaError_t cudaMemcpy3D(const struct cudaMemcpy3DParms *box) {
-  TRY(use_device());
+  CHECK_AND_RECORD(ensure_context());
   REQUIRE(box, cudaErrorInvalidValue);
   REQUIRE(is_direction(box->kind), cudaErrorInvalidMemcpyDirection);
   if (box->srcArray || box->dstArray) return not_supported("cudaMemcpy3D of an array");
@@ -75,7 +75,7 @@ cudaError_t cudaMemcpy3D(const struct cudaMemcpy3DParms *box) {
       .dstMemoryType = target_type(box->kind), .dstHost = target->ptr, .dstDevice = (CUdeviceptr)target->ptr,
       .dstPitch = target->pitch, .dstHeight = target->ysize,
       .WidthInBytes = box->extent.width, .Height = box->extent.height, .Depth = box->extent.depth};
-  TRY(cuMemcpy3D(&driver_box));
+  CHECK_AND_RECORD(cuMemcpy3D(&driver_box));
   return cudaSuccess;
 }
 
@@ -97,9 +97,9 @@ cudaError_t cudaMemcpy3DPeerAsync(const struct cudaMemcpy3DPeerParms *box, cudaS
 /* Fills */
 
 cudaError_t cudaMemset2D(void *target, size_t pitch, int value, size_t width, size_t height) {
-  TRY(use_device());
+  CHECK_AND_RECORD(ensure_context());
   REQUIRE(height <= 1 || width <= pitch, cudaErrorInvalidPitchValue);
-  if (width && height) TRY(cuMemsetD2D8((CUdeviceptr)target, pitch, (unsigned char)value, width, height));
+  if (width && height) CHECK_AND_RECORD(cuMemsetD2D8((CUdeviceptr)target, pitch, (unsigned char)value, width, height));
   return cudaSuccess;
 }
 cudaError_t cudaMemset(void *target, int value, size_t size) { return cudaMemset2D(target, size, value, size, 1); }
@@ -128,14 +128,14 @@ cudaError_t cudaMemset3DAsync(struct cudaPitchedPtr target, int value, struct cu
 
 cudaError_t cudaGetSymbolAddress(void **address, const void *symbol) {
   REQUIRE(address, cudaErrorInvalidValue);
-  TRY(find_variable(symbol, (CUdeviceptr *)address, NULL));
+  CHECK_AND_RECORD(find_variable(symbol, (CUdeviceptr *)address, NULL));
   return cudaSuccess;
 }
 
 cudaError_t cudaGetSymbolSize(size_t *size, const void *symbol) {
   CUdeviceptr address;
   REQUIRE(size, cudaErrorInvalidValue);
-  TRY(find_variable(symbol, &address, size));
+  CHECK_AND_RECORD(find_variable(symbol, &address, size));
   return cudaSuccess;
 }
 
@@ -150,14 +150,14 @@ static cudaError_t find_part(const void *symbol, size_t offset, size_t size, CUd
 cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *source, size_t size, size_t offset,
                                enum cudaMemcpyKind kind) {
   CUdeviceptr address;
-  TRY(find_part(symbol, offset, size, &address));
+  CHECK_AND_RECORD(find_part(symbol, offset, size, &address));
   return cudaMemcpy((void *)address, source, size, kind);
 }
 
 cudaError_t cudaMemcpyFromSymbol(void *target, const void *symbol, size_t size, size_t offset,
                                  enum cudaMemcpyKind kind) {
   CUdeviceptr address;
-  TRY(find_part(symbol, offset, size, &address));
+  CHECK_AND_RECORD(find_part(symbol, offset, size, &address));
   return cudaMemcpy(target, (const void *)address, size, kind);
 }
 

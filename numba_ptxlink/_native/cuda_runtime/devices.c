@@ -24,7 +24,7 @@ static cudaError_t find_context(int device, CUcontext *context) {
 }
 
 /* A context that the program has made current with the driver API stays current. */
-cudaError_t use_device(void) {
+cudaError_t ensure_context(void) {
   CUcontext context;
   CHECK(cuInit(0));
   CHECK(cuCtxGetCurrent(&context));
@@ -37,8 +37,8 @@ cudaError_t find_current_device(int *device) { return (cudaError_t)cuCtxGetDevic
 
 cudaError_t cudaSetDevice(int device) {
   CUcontext context;
-  TRY(find_context(device, &context));
-  TRY(cuCtxSetCurrent(context));
+  CHECK_AND_RECORD(find_context(device, &context));
+  CHECK_AND_RECORD(cuCtxSetCurrent(context));
   selected = device;
   return cudaSuccess;
 }
@@ -47,23 +47,23 @@ cudaError_t cudaGetDevice(int *device) {
   CUcontext context;
   REQUIRE(device, cudaErrorInvalidValue);
   *device = selected;
-  TRY(cuInit(0));
-  TRY(cuCtxGetCurrent(&context));
-  if (context) TRY(find_current_device(device));
+  CHECK_AND_RECORD(cuInit(0));
+  CHECK_AND_RECORD(cuCtxGetCurrent(&context));
+  if (context) CHECK_AND_RECORD(find_current_device(device));
   return cudaSuccess;
 }
 
 cudaError_t cudaInitDevice(int device, unsigned device_flags, unsigned flags) {
   CUcontext context;
-  TRY(find_context(device, &context));
+  CHECK_AND_RECORD(find_context(device, &context));
   return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceCount(int *count) {
   REQUIRE(count, cudaErrorInvalidValue);
   *count = 0;
-  TRY(cuInit(0));
-  TRY(cuDeviceGetCount(count));
+  CHECK_AND_RECORD(cuInit(0));
+  CHECK_AND_RECORD(cuDeviceGetCount(count));
   return cudaSuccess;
 }
 
@@ -72,15 +72,15 @@ DEFINE_FORWARD(cudaDeviceSynchronize, (void), cuCtxSynchronize())
 /* Free all memory and modules of the device, and clear its fault. */
 cudaError_t cudaDeviceReset(void) {
   int device;
-  TRY(cudaGetDevice(&device));
+  CHECK_AND_RECORD(cudaGetDevice(&device));
   pthread_mutex_lock(&lock);
   const bool is_used = contexts[device];
   contexts[device] = NULL;
   pthread_mutex_unlock(&lock);
   forget_modules(device);
   if (is_used) {
-    TRY(cuDevicePrimaryCtxReset(device));
-    TRY(cuDevicePrimaryCtxRelease(device));
+    CHECK_AND_RECORD(cuDevicePrimaryCtxReset(device));
+    CHECK_AND_RECORD(cuDevicePrimaryCtxRelease(device));
     cuCtxSetCurrent(NULL); /* the next call retains the primary context again */
   }
   cudaGetLastError();
@@ -89,14 +89,14 @@ cudaError_t cudaDeviceReset(void) {
 
 cudaError_t cudaSetDeviceFlags(unsigned flags) {
   int device;
-  TRY(cudaGetDevice(&device));
+  CHECK_AND_RECORD(cudaGetDevice(&device));
   device_flags[device] = flags;
   return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceFlags(unsigned *flags) {
   int device;
-  TRY(cudaGetDevice(&device));
+  CHECK_AND_RECORD(cudaGetDevice(&device));
   REQUIRE(flags, cudaErrorInvalidValue);
   *flags = device_flags[device] | cudaDeviceMapHost;
   return cudaSuccess;
@@ -113,27 +113,27 @@ cudaError_t cudaChooseDevice(int *device, const struct cudaDeviceProp *propertie
 /* Properties */
 
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
-  TRY(cuInit(0));
-  TRY(cuDeviceGetAttribute(value, (CUdevice_attribute)attribute, device));
+  CHECK_AND_RECORD(cuInit(0));
+  CHECK_AND_RECORD(cuDeviceGetAttribute(value, (CUdevice_attribute)attribute, device));
   return cudaSuccess;
 }
 
 /* CUDA 12 and 13 have different structures cudaDeviceProp: the table in stubs.c has the offsets of each member. */
 static cudaError_t write_properties(char *properties, int device) {
   enum { COLUMN = RUNTIME_MAJOR >= 13 }; /* 0 for CUDA 12 */
-  TRY(cuInit(0));
+  CHECK_AND_RECORD(cuInit(0));
   REQUIRE(properties, cudaErrorInvalidValue);
   memset(properties, 0, device_properties_sizes[COLUMN]);
   /* The first members of the structure are equal in CUDA 12 and 13. */
   struct cudaDeviceProp *start = (struct cudaDeviceProp *)properties;
-  TRY(cuDeviceGetName(start->name, sizeof start->name, device));
-  TRY(cuDeviceGetUuid((CUuuid *)&start->uuid, device));
-  TRY(cuDeviceTotalMem(&start->totalGlobalMem, device));
+  CHECK_AND_RECORD(cuDeviceGetName(start->name, sizeof start->name, device));
+  CHECK_AND_RECORD(cuDeviceGetUuid((CUuuid *)&start->uuid, device));
+  CHECK_AND_RECORD(cuDeviceTotalMem(&start->totalGlobalMem, device));
   for (unsigned index = 0; index < device_property_count; ++index) {
     const struct device_property *property = &device_properties[index];
     int value;
     if (property->offsets[COLUMN] < 0) continue;
-    TRY(cuDeviceGetAttribute(&value, (CUdevice_attribute)property->attribute, device));
+    CHECK_AND_RECORD(cuDeviceGetAttribute(&value, (CUdevice_attribute)property->attribute, device));
     /* The machine is little-endian: in a member of 8 bytes, the upper 4 stay 0. */
     memcpy(properties + property->offsets[COLUMN], &value, sizeof value);
   }
@@ -149,7 +149,7 @@ cudaError_t cudaGetDeviceProperties_v2(char *properties, int device) { return wr
 #endif
 
 cudaError_t cudaDriverGetVersion(int *version) {
-  TRY(cuDriverGetVersion(version));
+  CHECK_AND_RECORD(cuDriverGetVersion(version));
   return cudaSuccess;
 }
 
@@ -188,17 +188,17 @@ DEFINE_FORWARD(cudaDeviceGetP2PAttribute, (int *value, enum cudaDeviceP2PAttr at
 
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
   CUcontext context;
-  TRY(use_device());
-  TRY(find_context(peer, &context));
-  TRY(cuCtxEnablePeerAccess(context, flags));
+  CHECK_AND_RECORD(ensure_context());
+  CHECK_AND_RECORD(find_context(peer, &context));
+  CHECK_AND_RECORD(cuCtxEnablePeerAccess(context, flags));
   return cudaSuccess;
 }
 
 cudaError_t cudaDeviceDisablePeerAccess(int peer) {
   CUcontext context;
-  TRY(use_device());
-  TRY(find_context(peer, &context));
-  TRY(cuCtxDisablePeerAccess(context));
+  CHECK_AND_RECORD(ensure_context());
+  CHECK_AND_RECORD(find_context(peer, &context));
+  CHECK_AND_RECORD(cuCtxDisablePeerAccess(context));
   return cudaSuccess;
 }
 
@@ -208,8 +208,8 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function, 
                                              unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *query_result) {
   CUdriverProcAddressQueryResult found;
-  TRY(use_device());
-  TRY(cuGetProcAddress(name, function, (int)version, flags, &found));
+  CHECK_AND_RECORD(ensure_context());
+  CHECK_AND_RECORD(cuGetProcAddress(name, function, (int)version, flags, &found));
   if (query_result) *query_result = (enum cudaDriverEntryPointQueryResult)found;
   return cudaSuccess;
 }
@@ -217,6 +217,6 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function, 
 cudaError_t cudaGetDriverEntryPoint(const char *name, void **function, unsigned long long flags,
                                     enum cudaDriverEntryPointQueryResult *query_result) {
   int version;
-  TRY(cudaRuntimeGetVersion(&version));
+  CHECK_AND_RECORD(cudaRuntimeGetVersion(&version));
   return cudaGetDriverEntryPointByVersion(name, function, (unsigned)version, flags, query_result);
 }

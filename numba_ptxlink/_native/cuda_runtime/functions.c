@@ -4,12 +4,12 @@
 #include "runtime.h"
 
 /* Define a function that calls one function of the driver, for the `function` that `kernel` is on the device. */
-#define DEFINE_OF_KERNEL(name, parameters, call)  \
-  cudaError_t name parameters {                   \
-    CUfunction function;                          \
-    TRY(find_function(kernel, &function));        \
-    TRY(call);                                    \
-    return cudaSuccess;                           \
+#define DEFINE_OF_KERNEL(name, parameters, call)        \
+  cudaError_t name parameters {                         \
+    CUfunction function;                                \
+    CHECK_AND_RECORD(find_function(kernel, &function)); \
+    CHECK_AND_RECORD(call);                             \
+    return cudaSuccess;                                 \
   }
 
 cudaError_t cudaGetFuncBySymbol(cudaFunction_t *function, const void *host) {
@@ -20,10 +20,10 @@ cudaError_t cudaGetFuncBySymbol(cudaFunction_t *function, const void *host) {
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *kernel) {
   CUfunction function;
   REQUIRE(attributes, cudaErrorInvalidValue);
-  TRY(find_function(kernel, &function));
+  CHECK_AND_RECORD(find_function(kernel, &function));
   int values[CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT + 1];
   for (unsigned index = 0; index < sizeof values / sizeof *values; ++index)
-    TRY(cuFuncGetAttribute(&values[index], (CUfunction_attribute)index, function));
+    CHECK_AND_RECORD(cuFuncGetAttribute(&values[index], (CUfunction_attribute)index, function));
   *attributes = (struct cudaFuncAttributes){
       .sharedSizeBytes = (size_t)values[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES],
       .constSizeBytes = (size_t)values[CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES],

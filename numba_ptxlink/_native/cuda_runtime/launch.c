@@ -42,14 +42,14 @@ static bool is_possible(dim3 grid, dim3 block) {
 /* Launch a kernel, and wait until it has ended. A fault is returned here, as on a GPU with CUDA_LAUNCH_BLOCKING=1. */
 static cudaError_t launch(const void *kernel, const cudaLaunchConfig_t *config, void **arguments) {
   CUfunction function;
-  TRY(find_function(kernel, &function));
+  CHECK_AND_RECORD(find_function(kernel, &function));
   REQUIRE(is_possible(config->gridDim, config->blockDim), cudaErrorInvalidConfiguration);
   const CUlaunchConfig launch_config = {
       .gridDimX = config->gridDim.x, .gridDimY = config->gridDim.y, .gridDimZ = config->gridDim.z,
       .blockDimX = config->blockDim.x, .blockDimY = config->blockDim.y, .blockDimZ = config->blockDim.z,
       .sharedMemBytes = (unsigned)config->dynamicSmemBytes, .hStream = config->stream,
       .attrs = (CUlaunchAttribute *)config->attrs, .numAttrs = config->numAttrs};
-  TRY(cuLaunchKernelEx(&launch_config, function, arguments, NULL));
+  CHECK_AND_RECORD(cuLaunchKernelEx(&launch_config, function, arguments, NULL));
   return cudaSuccess;
 }
 

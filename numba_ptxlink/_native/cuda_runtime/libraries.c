@@ -18,7 +18,7 @@ DEFINE_FORWARD(cudaLibraryGetManaged, (void **address, size_t *size, cudaLibrary
                cuLibraryGetManaged((CUdeviceptr *)address, size, (CUlibrary)library, name))
 
 cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, const char *name) {
-  TRY(cuLibraryGetKernel((CUkernel *)kernel, (CUlibrary)library, name));
+  CHECK_AND_RECORD(cuLibraryGetKernel((CUkernel *)kernel, (CUlibrary)library, name));
   add_kernel((CUkernel)*kernel);
   return cudaSuccess;
 }

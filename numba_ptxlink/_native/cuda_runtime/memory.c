@@ -9,10 +9,10 @@
  */
 #define DEFINE_ALLOCATION(name, parameters, call) \
   cudaError_t name parameters {                   \
-    TRY(use_device());                            \
+    CHECK_AND_RECORD(ensure_context());           \
     REQUIRE(address, cudaErrorInvalidValue);      \
     *address = NULL;                              \
-    if (size) TRY(call);                          \
+    if (size) CHECK_AND_RECORD(call);             \
     return cudaSuccess;                           \
   }
 
@@ -29,11 +29,11 @@ DEFINE_FORWARD(cudaMallocManaged, (void **address, size_t size, unsigned flags),
 
 cudaError_t cudaMallocPitch(void **address, size_t *pitch, size_t width, size_t height) {
   enum { ELEMENT_SIZE = 4 }; /* cuMemAllocPitch accepts 4, 8 and 16 */
-  TRY(use_device());
+  CHECK_AND_RECORD(ensure_context());
   REQUIRE(address && pitch, cudaErrorInvalidValue);
   *address = NULL;
   *pitch = 0;
-  if (width && height) TRY(cuMemAllocPitch((CUdeviceptr *)address, pitch, width, height, ELEMENT_SIZE));
+  if (width && height) CHECK_AND_RECORD(cuMemAllocPitch((CUdeviceptr *)address, pitch, width, height, ELEMENT_SIZE));
   return cudaSuccess;
 }
 
@@ -92,13 +92,13 @@ DEFINE_FORWARD(cudaMemPrefetchAsync,
 
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *pointer) {
   enum { MEMORY_TYPE, IS_MANAGED, DEVICE, HOST_POINTER, COUNT };
-  TRY(use_device());
+  CHECK_AND_RECORD(ensure_context());
   REQUIRE(attributes, cudaErrorInvalidValue);
   CUpointer_attribute queried[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
                                    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_HOST_POINTER};
   uint64_t values[COUNT] = {0};
   void *addresses[] = {&values[MEMORY_TYPE], &values[IS_MANAGED], &values[DEVICE], &values[HOST_POINTER]};
-  TRY(cuPointerGetAttributes(COUNT, queried, addresses, (CUdeviceptr)pointer));
+  CHECK_AND_RECORD(cuPointerGetAttributes(COUNT, queried, addresses, (CUdeviceptr)pointer));
   const bool is_known = values[MEMORY_TYPE];
   /* Write single members: CUDA 13 has appended some, which the structure of a CUDA 12 program lacks. */
   attributes->type = !is_known                                  ? cudaMemoryTypeUnregistered

@@ -26,11 +26,11 @@ struct fat_binary {
 
 enum { LINKED_VERSION = 2 };
 
-/* A registered fat binary, with the module that it is on each device. */
+/* A registered fat binary, and the module that is loaded from it on each device. */
 struct registration {
   const struct wrapper *wrapper;
   CUmodule modules[MAX_DEVICES]; /* NULL before it is loaded */
-  cudaError_t error;             /* of the last load */
+  cudaError_t error;             /* of a failed load, which is not repeated */
   bool has_managed;              /* has __managed__ variables */
 };
 
@@ -74,7 +74,8 @@ static void add_symbol(struct symbol symbol) {
   pthread_mutex_unlock(&table_lock);
 }
 
-/* The registration of kernels that a program gets by cudaLibraryGetKernel: their handles stand for host addresses. */
+/* The registration of kernels that a program gets by cudaLibraryGetKernel. Programs pass the handle of such a kernel
+   to functions that take a host address, so that it is registered with the handle as its address. */
 static struct registration loaded_kernels;
 
 void add_kernel(CUkernel kernel) {
@@ -177,7 +178,7 @@ static cudaError_t set_managed(const struct registration *registration, CUmodule
   return (cudaError_t)result;
 }
 
-/* Load a fat binary into a device, unless it is loaded; the caller holds load_lock. */
+/* Load a fat binary into a device, unless it is loaded or a load has failed; the caller holds load_lock. */
 static cudaError_t load_locked(struct registration *registration, int device) {
   CUmodule *module = &registration->modules[device];
   if (*module || registration->error) return registration->error;
@@ -194,7 +195,7 @@ static cudaError_t load_locked(struct registration *registration, int device) {
 
 /* Load a fat binary into the current device, unless it is loaded; write the number of the device. */
 static cudaError_t load(struct registration *registration, int *device) {
-  CHECK(use_device());
+  CHECK(ensure_context());
   CHECK(find_current_device(device));
   pthread_mutex_lock(&load_lock);
   const cudaError_t error = load_locked(registration, *device);
@@ -208,6 +209,7 @@ char __cudaInitModule(void **handle) {
   return record_error(load((struct registration *)handle, &device)) == cudaSuccess;
 }
 
+/* After cudaDeviceReset, which unloads the modules of a device: load them again at their next use. */
 void forget_modules(int device) {
   pthread_mutex_lock(&table_lock);
   for (size_t index = 0; index < capacity; ++index) {
@@ -222,7 +224,7 @@ cudaError_t find_function(const void *host, CUfunction *function) {
   struct symbol found;
   int device;
   if (!find_symbol(host, &found)) return cudaErrorInvalidDeviceFunction;
-  CHECK(use_device());
+  CHECK(ensure_context());
   CHECK(find_current_device(&device));
   *function = found.functions[device];
   if (*function) return cudaSuccess;

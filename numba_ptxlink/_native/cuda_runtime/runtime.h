@@ -25,11 +25,12 @@ enum { MAX_DEVICES = 16 };
   } while (0)
 
 /* CHECK for functions that programs call: also record the error, which cudaGetLastError then returns. */
-#define TRY(call)                                                        \
-  do {                                                                   \
-    const cudaError_t try_result = (cudaError_t)(call);                  \
-    if (try_result != cudaSuccess) return record_error(try_result);      \
+#define CHECK_AND_RECORD(call)                                          \
+  do {                                                                  \
+    const cudaError_t check_result = (cudaError_t)(call);               \
+    if (check_result != cudaSuccess) return record_error(check_result); \
   } while (0)
+/* Return `error` from a function that programs call, and record it, unless `condition` holds. */
 #define REQUIRE(condition, error)                   \
   do {                                              \
     if (!(condition)) return record_error(error);   \
@@ -38,8 +39,8 @@ enum { MAX_DEVICES = 16 };
 /* Define a function of the runtime that calls one function of the driver, which needs a current context. */
 #define DEFINE_FORWARD(name, parameters, call) \
   cudaError_t name parameters {                \
-    TRY(use_device());                         \
-    TRY(call);                                 \
+    CHECK_AND_RECORD(ensure_context());        \
+    CHECK_AND_RECORD(call);                    \
     return cudaSuccess;                        \
   }
 
@@ -49,7 +50,7 @@ cudaError_t record_error(cudaError_t error); /* returns `error` */
 
 /* devices.c */
 
-cudaError_t use_device(void);                 /* makes the context of the selected device current, if none is */
+cudaError_t ensure_context(void);             /* makes the context of the selected device current, if none is */
 cudaError_t find_current_device(int *device); /* the device of the current context */
 
 /* registration.c */

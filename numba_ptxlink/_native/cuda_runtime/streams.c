@@ -27,8 +27,8 @@ DEFINE_FORWARD(cudaStreamAttachMemAsync, (cudaStream_t stream, void *address, si
 DEFINE_FORWARD(cudaThreadExchangeStreamCaptureMode, (enum cudaStreamCaptureMode *mode),
                cuThreadExchangeStreamCaptureMode((CUstreamCaptureMode *)mode))
 
-/* No stream is captured. CUDA 12 has versions of this function with fewer results, all of which begin with the status:
-   the only result that is written. */
+/* No stream is captured, so that only `status` is written. CUDA 12 also has versions of this function with fewer
+   parameters: all begin with `stream` and `status`, so that this function serves them, too. */
 DEFINE_FORWARD(cudaStreamGetCaptureInfo,
                (cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id, cudaGraph_t *graph,
                 const cudaGraphNode_t **dependencies, const cudaGraphEdgeData **edges, size_t *count),
@@ -40,7 +40,7 @@ DEFINE_FORWARD(cudaStreamSetAttribute,
 DEFINE_FORWARD(cudaStreamCopyAttributes, (cudaStream_t target, cudaStream_t source), CUDA_SUCCESS)
 
 cudaError_t cudaStreamGetAttribute(cudaStream_t stream, cudaStreamAttrID attribute, cudaStreamAttrValue *value) {
-  TRY(use_device());
+  CHECK_AND_RECORD(ensure_context());
   REQUIRE(value, cudaErrorInvalidValue);
   memset(value, 0, sizeof *value);
   return cudaSuccess;

@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from numba_ptxlink._cpu import device
+from numba_ptxlink._cpu import device as cpu_device
 from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._numba_cuda.context import current_context, notes, override
 
 DRIVERLESS = PatchTable("driverless")
-"""The patches that compile device functions without a driver; an export applies them, too."""
+"""The patches that compile device functions without a driver; both the plugin and an export apply them."""
 
 
 def current_cc() -> tuple[Any, ...]:
@@ -30,7 +30,7 @@ def requested_cc() -> tuple[Any, ...]:
     """Return the compute capability of the function that is being compiled, or that of `current_cc`."""
     from numba.cuda.core.targetconfig import ConfigStack
 
-    # The flags of a subroutine have no compute capability.
+    # Numba's own helper functions, from `compile_subroutine`, have flags without a compute capability.
     ccs = (getattr(flags, "compute_capability", None) for flags in reversed(ConfigStack()._stk._stack))
     return next((tuple(cc) for cc in ccs if cc), current_cc()[:2])
 
@@ -44,18 +44,19 @@ def _get_current_device(original: Any) -> Any:
 
 @DRIVERLESS.around("numba.cuda.dispatcher", "CUDADispatcher.compile_device")
 def _compile_device(original: Any, self: Any, args: Any, return_type: Any = None) -> Any:
-    """Compile a device function again that was compiled for another architecture."""
+    """Compile a device function for the requested architecture, again if its code is for another one."""
     from numba.cuda.compiler import CUDACompileResult
 
     cc, checked = requested_cc(), current_context().checked
     existing = self.overloads.get(args)
     if isinstance(existing, CUDACompileResult) and notes(existing.library).variant != (cc, checked):
-        # The existing code is for another architecture, or has another error model.
+        # The existing code is for another architecture, or only one of the two checks divisions and indices.
         del self.overloads[args]
         self.targetctx.remove_user_function(existing.entry_point)
         return_type = existing.signature.return_type
     options = self.targetoptions
-    if current_context().lineinfo and device.needs_lines(self.py_func, options):
+    # On the CPU device, an error names the source line.
+    if current_context().lineinfo and cpu_device.needs_line_numbers(self.py_func, options):
         self.targetoptions = {**options, "lineinfo": True}
     try:
         with override(cc=cc):

@@ -31,7 +31,7 @@ def _kernel_init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
     from numba.cuda.dispatcher import reshape_funcs
 
     names = (*reshape_funcs, *self.NRT_functions)
-    lineinfo = device.needs_lines(args[0] if args else kwargs["py_func"], kwargs)
+    lineinfo = device.needs_line_numbers(args[0] if args else kwargs["py_func"], kwargs)
     try:
         with override(searched_names=names, lineinfo=lineinfo):
             original(self, *args, **(kwargs | {"lineinfo": True} if lineinfo else kwargs))

@@ -95,12 +95,12 @@ def check_types(signature: Signature, args: Sequence[Any], result: Any) -> None:
     labelled_types = [
         (f"parameter {name!r}", ty) for (name, _), ty in zip(signature.params, args, strict=True)
     ]
-    reason = misread_reason((*labelled_types, ("the return value", result)))
+    reason = misread_type_reason((*labelled_types, ("the return value", result)))
     if reason:
         raise AbiError(f"Function {signature.name}: {reason}.")
 
 
-def misread_reason(labelled_types: Iterable[tuple[str, Any]]) -> str:
+def misread_type_reason(labelled_types: Iterable[tuple[str, Any]]) -> str:
     """
     Return why numba-cuda-mlir would misread values of a type, with the cure; "" if it misreads none.
 

@@ -104,7 +104,7 @@ class ParsedModule:
         self.other_lines = [line for line in self.other_lines if line not in dropped]
 
 
-def read(text: str) -> ParsedModule:
+def parse_module(text: str) -> ParsedModule:
     """Return the module of *text*."""
     module = ParsedModule({}, [])
     lines = iter(text.splitlines())

@@ -14,7 +14,7 @@ from . import c_abi, cpu_device, disk_cache, driverless, first_kernel
 TABLE = (
     *linker.PATCHES,
     *driverless.DRIVERLESS,
-    *first_kernel.OPTIMIZE,
+    *first_kernel.CODE_CACHE,
     *first_kernel.PATCHES,
     *disk_cache.PATCHES,
     *cpu_device.PATCHES,

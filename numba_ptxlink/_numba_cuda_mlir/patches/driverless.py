@@ -51,7 +51,7 @@ def _compile_mlir(original: Any, pyfunc: Any, return_type: Any, args: Any, targe
     from numba_ptxlink._cpu import device
     from numba_ptxlink._tools import find
 
-    if not targetoptions.get("_compile_output") and device.needs_lines(pyfunc, targetoptions):
+    if not targetoptions.get("_compile_output") and device.needs_line_numbers(pyfunc, targetoptions):
         # Errors on the CPU name the line.
         targetoptions["lineinfo"] = True
     # Callees are compiled meanwhile, without options of their own.

@@ -15,8 +15,8 @@ from numba_ptxlink._numba_cuda_mlir.context import current_context, override, re
 
 from . import c_abi
 
-OPTIMIZE = PatchTable("first kernel")
-"""The patches that an export applies."""
+CODE_CACHE = PatchTable("first kernel")
+"""The patch that reads compiled code from the cache; both the plugin and an export apply it."""
 PATCHES = PatchTable("first kernel")
 
 # The options that determine the passes and NVVM's options; the effect of all others is visible in the MLIR.
@@ -45,7 +45,7 @@ _PRINTING_OPTIONS = (
 )
 
 
-@OPTIMIZE.around("numba_cuda_mlir.mlir_optimization", "optimize")
+@CODE_CACHE.around("numba_cuda_mlir.mlir_optimization", "optimize")
 def _optimize(original: Any, cres: Any) -> None:
     """Read the output of MLIR and NVVM from the cache; name the Python function in errors."""
     from numba_ptxlink._tools import find
