@@ -188,7 +188,7 @@ def link(
         files, python_sources, gpu, options, source_options, front_end=front_end
     )
     target = (
-        Target(gpu, target_release.release, target_release.lower_version) if target_release else Target(gpu)
+        Target(gpu, target_release.release, target_release.reduce_version) if target_release else Target(gpu)
     )
     linked = run.link(compiled_inputs, target, options)
     log = "\n".join(filter(None, (nvrtc_log, linked.log, *option_warnings)))

@@ -237,7 +237,7 @@ class TargetRelease:
         """Whether driver and nvlink of the release read fat binaries that are compressed by zstd."""
         return self.release >= _ZSTD_LINKED_SINCE
 
-    def lower_version(self, ptx: bytes, arch: Arch) -> bytes:
+    def reduce_version(self, ptx: bytes, arch: Arch) -> bytes:
         """
         Return *ptx* with the lowest version with which nvPTXCompiler assembles it.
 

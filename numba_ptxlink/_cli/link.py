@@ -82,7 +82,7 @@ def add(commands: Any) -> None:
         link,
         "--name-expression",
         metavar="NAME",
-        summary='a C++ name to instantiate and to return as a symbol, such as "scale<float>"',
+        summary='instantiate a C++ name, such as "scale<float>", and report its symbol',
     )
     link.add_argument(
         "--inline",

@@ -31,7 +31,7 @@ from .cxx_expressions import (
 )
 
 __all__ = [
-    "OWN_LINE",
+    "LINE_PLACEHOLDER",
     "CxxFunction",
     "NotInCxxError",
     "convert_function",
@@ -41,7 +41,7 @@ __all__ = [
     "symbol_name",
 ]
 
-OWN_LINE = "#line 1 // of this file"
+LINE_PLACEHOLDER = "#line 1 // of this file"
 """
 Stands after a function whose statements have `#line` directives of other files. The writer of the file
 replaces it by a directive with the file's own name and the number of the next line.
@@ -174,7 +174,7 @@ class _Statements:
         declarations = (f"{cxx_type} {', '.join(names)};" for cxx_type, names in names_by_type.items())
         lines = (*self._array_declarations, *declarations, *self._lines)
         text = "".join(f"  {line}\n" for line in lines)
-        return f"{{\n{text}}}\n{OWN_LINE}" if self._line_directive else f"{{\n{text}}}"
+        return f"{{\n{text}}}\n{LINE_PLACEHOLDER}" if self._line_directive else f"{{\n{text}}}"
 
     def _add_instruction(self, line: str) -> None:
         name, has_value, text = line.partition(" = ")

@@ -254,7 +254,7 @@ def build(
             else:
                 artifacts[LTOIR], compilers[LTOIR] = ltoir, ltoir_compiler
     if target_release:
-        ptx = target_release.lower_version(ptx, arch)
+        ptx = target_release.reduce_version(ptx, arch)
         module = parse(ptx.decode())
     _check_prototypes(module, signatures, arch)
     if PTX in kinds:

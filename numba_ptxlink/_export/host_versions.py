@@ -35,7 +35,7 @@ class HostVersions:
 
     @property
     def left_out(self) -> list[LeftOut]:
-        """The functions without a host version, for the warning."""
+        """The functions without a host version, for `Export.left_out`."""
         left_out = []
         for name, reason in self.reasons.items():
             why, _, cure = reason.partition("; ")
@@ -66,10 +66,10 @@ def host_versions(stem: str, declarations: Sequence[CFunction], ptx: str) -> Hos
         for function in declarations
     ]
     lines = host_file.render(stem, declarations_with_macro, source.text, source.names).split("\n")
-    # `#line` directives assign the statements of a function to lines of Python. `OWN_LINE` after the function
-    # is a placeholder: the next line is line number + 1 of the host file again.
+    # `#line` directives assign the statements of a function to lines of Python. The placeholder after the
+    # function becomes a directive that assigns the next line, and all that follow, to the host file itself.
     text = "\n".join(
-        f'#line {number + 1} "{stem}.host.cpp"' if line == cxx.OWN_LINE else line
+        f'#line {number + 1} "{stem}.host.cpp"' if line == cxx.LINE_PLACEHOLDER else line
         for number, line in enumerate(lines, start=1)
     )
     return HostVersions(declarations_with_macro, text.encode(), source.reasons)

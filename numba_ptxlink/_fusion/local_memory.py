@@ -193,8 +193,11 @@ def _record_use(
     if use.names.get(base) != register or use.instruction.names.count(base) != 1:
         return False
     access = Access.of(use.instruction, use.names.get, address.offset)
-    spaces = [modifier for modifier in use.instruction.modifiers[:-1] if modifier not in VECTOR_LENGTHS]
-    if not access or spaces != (["local"] if address.space == "local" else []):
+    # Before the type, only a vector length and the address space are allowed: the access is not volatile.
+    other_modifiers = [
+        modifier for modifier in use.instruction.modifiers[:-1] if modifier not in VECTOR_LENGTHS
+    ]
+    if not access or other_modifiers != (["local"] if address.space == "local" else []):
         return False
     address.slot.accesses[use.statement_index] = access
     return True
@@ -205,7 +208,9 @@ def _register_edits(slot: MemorySlot, prefix: str) -> Edits:
     Return the edits that replace *slot* by registers.
 
     Raises:
-        ValueError: An access joins several pieces of less than 32 bits, or too many registers are needed.
+        ValueError: Registers cannot hold the variable. An access is not aligned, or covers several pieces of
+            less than 32 bits, whose undefined bits would change the others (see the module
+            `register_pieces`), or more than `MAX_PIECES` registers are needed.
     """
     pieces = RegisterPieces(prefix, slot.size, slot.accesses.values())
     if len(pieces) > MAX_PIECES or pieces.joins_narrow_pieces:

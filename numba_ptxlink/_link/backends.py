@@ -52,13 +52,13 @@ class Target(NamedTuple):
     Args:
         arch: The GPU.
         release: The CUDA release whose linker or driver reads the code; None for this environment's.
-        lower_version: Takes PTX, and returns it in a version that the release reads; None to keep
+        reduce_version: Takes PTX, and returns it in a version that the release reads; None to keep
             the version.
     """
 
     arch: Arch
     release: Release | None = None
-    lower_version: Callable[[bytes, Arch], bytes] | None = None
+    reduce_version: Callable[[bytes, Arch], bytes] | None = None
 
 
 class CubinReader(NamedTuple):

@@ -58,18 +58,19 @@ def fuse(sources: Sequence[Input], target: Target, options: Options) -> Fusion:
         options: The options of the link.
     """
     fusion = _merge_if_possible(sources, options)
-    if target.lower_version is None or [source.kind for source in fusion.inputs] != [PTX]:
+    if target.reduce_version is None or [source.kind for source in fusion.inputs] != [PTX]:
         return fusion
     (ptx,) = fusion.inputs
-    return fusion._replace(inputs=(replace(ptx, code=target.lower_version(ptx.code, target.arch)),))
+    return fusion._replace(inputs=(replace(ptx, code=target.reduce_version(ptx.code, target.arch)),))
 
 
 def _merge_if_possible(sources: Sequence[Input], options: Options) -> Fusion:
     """Merge the PTX among *sources*; if that is not possible, the summary has the reason."""
     ptx_inputs = [source for source in sources if source.kind == PTX]
-    min_inputs = 1 if options.inlined == "all" else 2
+    # "all" also inlines the calls inside one input.
+    min_inputs = 1 if options.inline_mode == "all" else 2
     if (
-        options.inlined == "none"
+        options.inline_mode == "none"
         or len(ptx_inputs) < min_inputs
         or options.tool not in ("auto", "nvptxcompiler")
     ):
@@ -80,12 +81,12 @@ def _merge_if_possible(sources: Sequence[Input], options: Options) -> Fusion:
     from numba_ptxlink._fusion import NotCombinedError
 
     whole_program = len(ptx_inputs) == len(sources) and not options.lto
-    inline_all = options.inlined == "all"
+    inline_all = options.inline_mode == "all"
     key = cache.Key.of(
         "fuse",
         {
             "package": cache.package_version(),
-            "inline": options.inlined,
+            "inline": options.inline_mode,
             "whole program": str(whole_program),
             "inputs": [source.code for source in ptx_inputs],
         },
@@ -128,7 +129,7 @@ def _not_fusable_reason(ptx_inputs: Sequence[Input], options: Options) -> str:
 
 
 def _combine_and_inline(inputs: Sequence[Input], *, inline_all: bool, whole_program: bool) -> cache.Entry:
-    """Return the merged PTX with its inlined calls; the options are those of `inline`."""
+    """Return the merged PTX with its inlined calls; the keyword arguments are those of `inline`."""
     from numba_ptxlink import cache
     from numba_ptxlink._fusion.combine import combine
     from numba_ptxlink._fusion.inline import inline

@@ -188,7 +188,11 @@ def _prepare(text: str, arch: Arch) -> ptx.Module:
 
 
 def _with_register_limit(module: ptx.Module, limit: int) -> str:
-    """Return the text of *module* with `.maxnreg` at its kernels: the CPU has no ptxas to take the option."""
+    """
+    Return the text of *module* with *limit* as `.maxnreg` of its kernels.
+
+    The CPU device reads `.maxnreg` for the number of registers that it reports for a kernel.
+    """
     starts = [
         function.body_span.start
         for function in module.functions

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from .read import Input
 
-_MAX_LISTED = 5
+_MAX_LISTED_CONFLICTS = 5
 _WEAK_LINKAGES = ("weak", "common")
 # For each width in bits, the C types that PTX passes alike. nvcc passes narrower integers in 32 bits.
 _C_TYPES = {16: "half", 32: "int or float", 64: "double, int64_t or a pointer"}
@@ -113,7 +113,9 @@ def check_declarations_agree(all_symbols: Iterable[Symbol]) -> None:
             conflicts.append(conflict)
             input_names += [symbol.origin for symbol in occurrences]
     if conflicts:
-        raise LinkError("\n".join(conflicts[:_MAX_LISTED]), inputs=tuple(dict.fromkeys(input_names)))
+        raise LinkError(
+            "\n".join(conflicts[:_MAX_LISTED_CONFLICTS]), inputs=tuple(dict.fromkeys(input_names))
+        )
 
 
 def check_duplicates(all_symbols: Iterable[Symbol]) -> None:
@@ -178,8 +180,8 @@ def _prototype_conflict(occurrences: Sequence[Symbol]) -> str:
                 f"    {first_prototype}  {first.location}\n    {other_prototype}  {symbol.location}\n"
                 f"In C types: {difference}.\n"
                 "Make the declaration agree with the definition: the types and their order, the result, and "
-                "for structs the size and alignment. A half that is a scalar in one input and __half in the "
-                "other requires lto=True."
+                "for structs the size and alignment. A half that is a number (.b16) in one input and the "
+                "struct __half in the other requires lto=True."
             )
     return ""
 

@@ -159,8 +159,8 @@ class Options(NamedTuple):
         return (config().checks if self.checks is None else self.checks) != "none"
 
     @property
-    def inlined(self) -> str:
-        """The calls that are inlined, by default those of NUMBA_PTXLINK_INLINE."""
+    def inline_mode(self) -> str:
+        """The calls to inline, "auto", "all" or "none"; by default those of NUMBA_PTXLINK_INLINE."""
         return config().inline if self.inline is None else self.inline
 
     @property

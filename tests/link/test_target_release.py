@@ -26,7 +26,7 @@ ARCH = pl.Arch(9, 0)
 def lowered(statement="", *, cuda="12.4", target="sm_90"):
     """Return the version that PTX with *statement* is brought down to."""
     text = TEXT.format(target=target, statement=statement).encode()
-    return read_header(TargetRelease.of(cuda, None).lower_version(text, pl.Arch.of(target)).decode()).version
+    return read_header(TargetRelease.of(cuda, None).reduce_version(text, pl.Arch.of(target)).decode()).version
 
 
 @pytest.mark.parametrize(
@@ -93,16 +93,16 @@ def test_what_changes_no_result_is_left_out():
     """Newer parts without effect are removed: load hints, and `volatile` on memory of a single thread."""
     statement = '.pragma\t"used_bytes_mask 0xff"; ld.volatile.local.u32 %r1, [%d1];'
     text = TEXT.format(target="sm_90", statement=statement).encode()
-    plain = TargetRelease.of("12.0", None).lower_version(text, ARCH)
+    plain = TargetRelease.of("12.0", None).reduce_version(text, ARCH)
     assert b"\nld.local.u32 %r1" in plain
     assert b"used_bytes_mask" not in plain
-    assert text.replace(b"9.5", b"9.1") == TargetRelease.of("13.1", None).lower_version(text, ARCH)
+    assert text.replace(b"9.5", b"9.1") == TargetRelease.of("13.1", None).reduce_version(text, ARCH)
 
 
 def test_a_lower_version_changes_no_machine_code():
     """The machine code is the same, byte for byte."""
     text = TEXT.format(target="sm_90", statement="min.u16x2 %r1, %r2, %r3; st.global.u32 [%d1], %r1;")
-    low = TargetRelease.of("12.4", None).lower_version(text.encode(), ARCH)
+    low = TargetRelease.of("12.4", None).reduce_version(text.encode(), ARCH)
     assert pl.assemble(text, ARCH, relocatable=True).code == pl.assemble(low, ARCH, relocatable=True).code
 
 
