@@ -31,7 +31,7 @@ class Lock:
 
     def __init__(self, forget: Callable[[], object] | None = None) -> None:
         self._forget = forget
-        # Not a context manager in Python: an interrupt within its __enter__ would leave the lock held.
+        # `Lock` has no __enter__ in Python, since an interrupt there would leave the lock held.
         self.held = threading.RLock()
         _locks.add(self)
 

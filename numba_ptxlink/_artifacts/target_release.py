@@ -31,7 +31,7 @@ from numba_ptxlink._formats.ptx import (
     Module,
     Span,
     UnparsedItem,
-    block,
+    format_body,
     parse,
     read_header,
 )
@@ -402,7 +402,7 @@ def _without_optional_features(module: Module) -> str:
             if not (isinstance(statement, Directive) and statement.is_hint)
         ]
         if body != list(function.body):
-            edits[function.body_span] = block(body)
+            edits[function.body_span] = format_body(body)
     return module.replace(edits)
 
 

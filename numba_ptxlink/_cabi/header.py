@@ -121,7 +121,7 @@ class CFunction:
 
     Args:
         signature: The C signature.
-        python: The Python signature, such as "saxpy(float32, float32) -> float32".
+        python_signature: The Python name and signature, such as "saxpy: (float32, float32) -> float32".
         doc: The docstring, without indentation.
         location: The definition's file and line, such as "/home/me/udfs.py:12". The header names only the
             file, so that it does not change when lines or folders move.
@@ -132,7 +132,7 @@ class CFunction:
     """
 
     signature: Signature
-    python: str = ""
+    python_signature: str = ""
     doc: str = ""
     location: str = ""
     errors: str = ""
@@ -380,7 +380,7 @@ def describe(declaration: CFunction) -> str:
     # A long text is a separate paragraph.
     blank_line = [""] if len(doc) > 1 else []
     closing_lines = [line for line in (f"Defined in {file}.", declaration.errors) if line]
-    lines = [declaration.python, *blank_line, *doc, *blank_line, *closing_lines]
+    lines = [declaration.python_signature, *blank_line, *doc, *blank_line, *closing_lines]
     return "".join(("/*\n", *(f" * {as_comment(line)}".rstrip() + "\n" for line in lines), " */\n"))
 
 

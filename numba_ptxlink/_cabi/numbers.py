@@ -113,9 +113,9 @@ def _vector(element: NumberType, count: int) -> NumberType:
     # CUDA 13 replaces the names of vectors of 32 bytes, such as double4 by double4_16a, which CUDA 12 lacks.
     # In the generated header, numba_ptxlink_double4 is an alias of double4_16a from CUDA 13 on, and else of
     # double4.
-    alias = f"numba_ptxlink_{name}" if size == 32 else name
+    cxx_name = f"numba_ptxlink_{name}" if size == 32 else name
     return NumberType(
-        alias, "vector", size, align, name, element.ir, element=element.name, element_count=count,
+        cxx_name, "vector", size, align, name, element.ir, element=element.name, element_count=count,
         header="vector_types.h",
     )  # fmt: skip
 

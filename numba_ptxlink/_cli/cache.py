@@ -17,7 +17,9 @@ def add(commands: Any) -> None:
     parser = commands.add_parser("cache", help="show or clear the cache")
     subcommands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     parsing.add_command(subcommands, "stats", _stats, "show the entries and size of each directory")
-    parsing.add_command(subcommands, "clear", _clear, "delete every entry")
+    parsing.add_command(
+        subcommands, "clear", _clear, "delete every entry of the directory that new entries are written to"
+    )
     parsing.add_command(subcommands, "path", _path, "print the directory that new entries are written to")
 
 
@@ -29,23 +31,23 @@ def _stats(_: argparse.Namespace) -> Report:
     lines, content = [], []
     for directory in tiers.directories:
         sizes = directory.sizes()
-        is_writer = directory is tiers.writer
+        is_written = directory is tiers.writable
         content.append(
             {
                 "path": str(directory.path),
-                "writable": is_writer,
+                "writable": is_written,
                 "entries": len(sizes),
                 "size": sum(sizes),
-                "cap": directory.size,
+                "cap": directory.max_size,
             }
         )
-        size, max_size = report.format_size(sum(sizes)), report.format_size(directory.size)
+        size, max_size = report.format_size(sum(sizes)), report.format_size(directory.max_size)
         lines.append(
-            f"{directory.path}  ({'written' if is_writer else 'read'})\n"
+            f"{directory.path}  ({'written' if is_written else 'read'})\n"
             f"  {len(sizes)} entries, {size} of {max_size}"
         )
     reasons = default.unused_reasons()
-    lines += [f"not used: {reason}" for reason in reasons]
+    lines += [f"directory not used: {reason}" for reason in reasons]
     text = "\n".join(lines)
     return Report({"directories": content, "not used": list(reasons)}, text, text)
 
@@ -53,13 +55,15 @@ def _stats(_: argparse.Namespace) -> Report:
 def _clear(_: argparse.Namespace) -> Report:
     from numba_ptxlink import cache
 
-    writer = cache.default().writer()
-    count = writer.clear()
-    return Report({"deleted": count, "path": str(writer.path)}, f"{count} entries deleted from {writer.path}")
+    directory = cache.default().writable_directory()
+    count = directory.clear()
+    return Report(
+        {"deleted": count, "path": str(directory.path)}, f"{count} entries deleted from {directory.path}"
+    )
 
 
 def _path(_: argparse.Namespace) -> Report:
     from numba_ptxlink import cache
 
-    path = str(cache.default().writer().path)
+    path = str(cache.default().writable_directory().path)
     return Report({"path": path}, path, path)

@@ -53,7 +53,7 @@ def copy(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     if len(operands) < 3:
         raise UnsupportedInstruction
     target, source = operands[:2]
-    size = ptx.number(operands[2])
+    size = ptx.parse_integer(operands[2])
     if size not in _COPY_SIZES:
         raise UnsupportedInstruction
     has_policy = any(modifier.endswith("cache_hint") for modifier in modifiers)

@@ -18,7 +18,8 @@ NAME = r'(?:"[^"]+"|[\w.$]+)'
 # LLVM's types that `llvm.hpp` has, under the same names.
 _TYPES = frozenset(("i1", "i8", "i16", "i32", "i64", "i128", "float", "double", "ptr", "void"))
 
-# Each pattern is followed by an instruction that it matches.
+# Each pattern is followed by an instruction that it matches. Instructions come here without the alignments,
+# memory orders and metadata of LLVM IR, which `cxx` removes.
 _CALL = re.compile(rf"call (\w+) @({NAME})\((.*)\)")  # call i32 @f(i32 %a)
 _LOAD = re.compile(r"load (atomic )?(\w+), (ptr .+)")  # load atomic i32, ptr %p
 _ATOMICRMW = re.compile(r"atomicrmw (\w+) (.+)")  # atomicrmw add ptr %p, i32 %a
@@ -197,17 +198,18 @@ def _convert_constant(llvm_type: str, text: str) -> str:
         return f"{checked_type(llvm_type)}(0)"
     number = int(text) % (1 << int(checked_type(llvm_type)[1:]))
     if number >> 64:
-        # C++ has no literal of 128 bits. Constants of PTX have 64 bits, so that this one is negative, and at
-        # least -2**64: write it as minus its absolute value.
+        # C++ has no literal of 128 bits. Constants of PTX have 64 bits, so a longer number stands for a
+        # negative constant: write it as minus its absolute value.
         return f"i128(-s128({(1 << 128) - number}u))"
     return f"{llvm_type}({number}u)"
 
 
 def _convert_float(llvm_type: str, text: str) -> str:
     """
-    Convert a constant such as 1.0, or 0x3FF0000000000000, which is the bits of a double also for a float.
+    Convert a constant, written as a number (1.0) or as bits in hexadecimal (0x3FF0000000000000).
 
-    The expression has the bits, too, since C++ before C++17 has no hexadecimal floats.
+    In LLVM IR, the bits are those of a double, even for a float. In C++, they are those of the type; numbers
+    become bits, too, since C++ before C++17 has no hexadecimal floats.
     """
     value = struct.unpack(">d", bytes.fromhex(text[2:]))[0] if text.startswith("0x") else float(text)
     if llvm_type == "float":

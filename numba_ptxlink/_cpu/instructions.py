@@ -111,7 +111,7 @@ def move(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """
     target, source = operands
     bits, signed = mnemonic.type.width, mnemonic.type.is_signed
-    targets, sources = ptx.elements(target), ptx.elements(source)
+    targets, sources = ptx.split_vector(target), ptx.split_vector(source)
     if not targets:
         raise UnsupportedInstruction
     if len(sources) > 1:

@@ -107,7 +107,7 @@ def multiply(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None
         (operands[2], b_offset, product.register_bytes),
         (operands[3], c_offset, _accumulator_register_bytes(product.c_type)),
     ):
-        for index, register in enumerate(ptx.elements(operand)):
+        for index, register in enumerate(ptx.split_vector(operand)):
             value = b.read_operand(register, 8 * register_bytes)
             b.store(f"i{8 * register_bytes}", value, registers, offset + index * register_bytes)
     if product.name not in b.global_values:
@@ -117,7 +117,7 @@ def multiply(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None
     # Other lanes may still read this lane's copy: wait for them.
     exchange(b, "0", ALL_LANES)
     result_bytes = _accumulator_register_bytes(product.d_type)
-    for index, register in enumerate(ptx.elements(operands[0])):
+    for index, register in enumerate(ptx.split_vector(operands[0])):
         value = b.load(f"i{8 * result_bytes}", registers, c_offset + index * result_bytes)
         b.write_register(register, value, 8 * result_bytes)
 
@@ -331,7 +331,7 @@ def load_matrices(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
     The lanes 8i to 8i + 7 have the addresses of the rows of matrix i. Each lane gets two neighbours of a row,
     or with `.trans` of a column.
     """
-    targets = ptx.elements(operands[0])
+    targets = ptx.split_vector(operands[0])
     matrix_addresses = _lane_addresses(b, mnemonic, operands[1], len(targets))
     for target, addresses in zip(targets, matrix_addresses, strict=True):
         size = _FRAGMENT_BYTES // len(addresses)
@@ -347,7 +347,7 @@ def load_matrices(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
 
 def store_matrices(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """Translate `stmatrix`: the inverse of `ldmatrix`."""
-    sources = ptx.elements(operands[1])
+    sources = ptx.split_vector(operands[1])
     matrix_addresses = _lane_addresses(b, mnemonic, operands[0], len(sources))
     for source, addresses in zip(sources, matrix_addresses, strict=True):
         size = _FRAGMENT_BYTES // len(addresses)

@@ -194,7 +194,7 @@ def load_or_store(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
     memory, registers = (operands[0], operands[1]) if writes else (operands[1], operands[0])
     total_bytes = size * _vector_length(mnemonic)
     pointer = space_pointer(b, memory, _state_space(mnemonic), total_bytes, write=writes)
-    elements = ptx.elements(registers)
+    elements = ptx.split_vector(registers)
     if len(elements) * size != total_bytes:
         # A register that is declared as a vector has no braces, and seems to be one element.
         raise UnsupportedInstruction
@@ -231,8 +231,8 @@ def modify_atomically(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]
         sources.pop()
     size = mnemonic.type.width // 8
     pointer = space_pointer(b, memory, _state_space(mnemonic), size * vector_length, write=True)
-    targets = ptx.elements(target) if target != "_" else ["_"] * vector_length
-    source_elements = [ptx.elements(source) for source in sources]
+    targets = ptx.split_vector(target) if target != "_" else ["_"] * vector_length
+    source_elements = [ptx.split_vector(source) for source in sources]
     # `atom.cas` has the operands expected and new.
     source_count = 2 if operation == "cas" else 1
     lengths = {len(elements) for elements in (targets, *source_elements)}

@@ -130,7 +130,7 @@ def parse_number(text: str, bits: int) -> int | None:
         UnsupportedInstruction: *text* begins like a number, but is no number of that width.
     """
     try:
-        integer = ptx.number(text)
+        integer = ptx.parse_integer(text)
         if integer is not None:
             return integer % (1 << bits)
         if text[:1] not in "-.0123456789":

@@ -83,7 +83,7 @@ def find_origins(body: Iterable[tuple[int, ptx.Statement, ptx.Scope]]) -> Mappin
             )
             # The target has the origins of the sources, which are added below.
             origin = Origin.NONE if is_copy else origin
-        for operand in ptx.elements(statement.operands[0]):
+        for operand in ptx.split_vector(statement.operands[0]):
             # A second target, as in `%r1|%p1`, is a predicate.
             target = scope.find(operand.partition("|")[0].strip())
             if target:

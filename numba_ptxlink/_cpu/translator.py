@@ -240,9 +240,9 @@ class Translator(IRBuilder):
         if not match:
             raise UnsupportedInstruction
         name, index, offset_text = match.groups()
-        address, offset = self._address_of(name), ptx.number(offset_text or "0") or 0
+        address, offset = self._address_of(name), ptx.parse_integer(offset_text or "0") or 0
         if index:
-            offset += (ptx.number(index) or 0) * self._element_size(name)
+            offset += (ptx.parse_integer(index) or 0) * self._element_size(name)
         return self.emit_op("add", "i64", address, offset) if offset else address
 
     def _element_size(self, name: str) -> int:

@@ -179,7 +179,7 @@ def _load(b: Translator, matrix: _Matrix, operands: Sequence[str], *, is_shared:
     # Wait until all lanes have loaded, since a lane may then store to the matrix.
     exchange(b, "0", ALL_LANES)
     repeated = itertools.cycle(elements)
-    for target in ptx.elements(operands[0]):
+    for target in ptx.split_vector(operands[0]):
         parts = list(itertools.islice(repeated, matrix.register_elements))
         b.write_register(target, b.join_bits(parts, matrix.bits), matrix.register_bits)
 
@@ -190,7 +190,7 @@ def _store(
     """Translate `wmma.store`; see `_addresses` for the arguments."""
     stride = _stride(b, matrix, operands, by_rows=by_rows)
     elements = list[str]()
-    for source in ptx.elements(operands[1]):
+    for source in ptx.split_vector(operands[1]):
         value = b.read_operand(source, matrix.register_bits)
         elements += b.split_bits(value, matrix.register_bits, matrix.register_elements)
     addresses = _addresses(b, matrix, operands[0], stride, is_shared=is_shared, by_rows=by_rows)
@@ -220,7 +220,7 @@ def _multiply(
         size = matrix.register_bits // 8
         # Registers beyond this count repeat elements.
         register_count = -(-matrix.lane_elements * matrix.bits // matrix.register_bits)
-        for index, register in enumerate(ptx.elements(operand)[:register_count]):
+        for index, register in enumerate(ptx.split_vector(operand)[:register_count]):
             value = b.read_operand(register, 8 * size)
             b.store(f"i{8 * size}", value, registers, offset + index * size)
     name = "ptxlink.wmma." + ".".join(f"{m.rows}x{m.columns}.{m.element_type}" for m in matrices)
@@ -234,7 +234,7 @@ def _multiply(
     b.emit(f"call void @{name}(ptr {first_record}, i32 {b.expand('%laneid')}, ptr {registers})")
     # Other lanes may still read this lane's copy: wait for them.
     exchange(b, "0", ALL_LANES)
-    for index, target in enumerate(ptx.elements(operands[0])):
+    for index, target in enumerate(ptx.split_vector(operands[0])):
         size = result.register_bits // 8
         b.write_register(target, b.load(f"i{8 * size}", registers, result_offset + index * size), 8 * size)
 

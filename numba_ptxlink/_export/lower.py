@@ -9,7 +9,7 @@ from numba_ptxlink._cabi.header import CFunction
 from numba_ptxlink.errors import ExportError
 
 from . import reasons
-from .signatures import describe
+from .signatures import spell_signature
 
 if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
@@ -41,7 +41,7 @@ def lower(resolved: ResolvedFunction, arch: Arch, options: Options) -> LoweredFu
         was_accepted = True
         return CFunction(
             signature=resolved.c_signature(args, result),
-            python=describe(resolved),
+            python_signature=spell_signature(resolved),
             doc=inspect.getdoc(udf.function) or "",
             location=udf.location,
             errors=_describe_errors(resolved) if raises else "",
@@ -56,7 +56,7 @@ def lower(resolved: ResolvedFunction, arch: Arch, options: Options) -> LoweredFu
             result,
             arch=arch,
             options=options,
-            abi=udf.options,
+            abi=udf.abi_options,
             declare=declare,
             inline=options.opt_level > 0,
             launch_bounds=udf.launch_bounds,
@@ -69,8 +69,8 @@ def lower(resolved: ResolvedFunction, arch: Arch, options: Options) -> LoweredFu
 
 
 def _describe_errors(resolved: ResolvedFunction) -> str:
-    """Return the comment of the header about errors in a function that can raise."""
-    options = resolved.udf.options
+    """Return the sentences of the header's comment on what happens where the function raises."""
+    options = resolved.udf.abi_options
     if options.on_error == "trap":
         effect = "stops the kernel"
     else:

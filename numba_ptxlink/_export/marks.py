@@ -50,7 +50,7 @@ class Udf(Marked):
     Args:
         function: The Python function; or a function that is marked already, which gets another signature.
         signature: The Numba signature.
-        options: The options that `abi_info` has, too, such as the C name.
+        abi_options: The options that `abi_info` has, too, such as the C name.
         front_end: The name of the front end; None to choose it by the types and functions that are used.
         launch_bounds: The launch bounds of a kernel.
         cxx: The decorator's options for C++.
@@ -62,7 +62,7 @@ class Udf(Marked):
         self,
         function: Any,
         signature: Any,
-        options: AbiOptions,
+        abi_options: AbiOptions,
         front_end: str | None = None,
         launch_bounds: int | tuple[int, ...] | None = None,
         **cxx: Any,
@@ -104,14 +104,16 @@ class Udf(Marked):
             )
         self.signature = signature
         self.signature_scope = choice.values_of_names(signature, function)
-        self.options = options
+        self.abi_options = abi_options
         self.launch_bounds = checked_launch_bounds(launch_bounds, f"kernel {function.__qualname__}")
         title = f"Function {function.__qualname__} ({self.source})"
         self.cxx = CxxOptions.of(title, parameters(function), **cxx)
         # Whether functions of other parameter types may have the same name in C++. If so, the symbol contains
         # the types, which are resolved later.
-        self.is_overloadable = bool(self.cxx.namespace) and not self.is_kernel and options.abi_name is None
-        self.name = function.__name__ if options.abi_name is None else options.abi_name
+        self.is_overloadable = (
+            bool(self.cxx.namespace) and not self.is_kernel and abi_options.abi_name is None
+        )
+        self.name = function.__name__ if abi_options.abi_name is None else abi_options.abi_name
         choice.record_mark(self)
         # The function's attributes are not copied, since they could replace those of this object.
         functools.update_wrapper(self, function, updated=())

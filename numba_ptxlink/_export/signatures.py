@@ -223,7 +223,7 @@ def _typed_signature(udf: Udf, front_end: FrontEnd) -> Any:
     return _evaluate(signature, {**variables_in_scope(udf.function), **udf.signature_scope}, front_end)
 
 
-def describe(function: ResolvedFunction) -> str:
+def spell_signature(function: ResolvedFunction) -> str:
     """Return the function's Python name and signature."""
     name = function.udf.function.__qualname__
     if isinstance(function.udf.signature, str):

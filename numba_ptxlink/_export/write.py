@@ -244,7 +244,7 @@ def _function_entry(
     return {
         "symbol": signature.name,
         "kind": "kernel" if signature.kernel else "function",
-        "python": declaration.python,
+        "python": declaration.python_signature,
         "source": declaration.source,
         "declaration": f"{signature};",
         "prototype": str(signature.prototype),

@@ -64,7 +64,7 @@ def infer_address_spaces(body: Sequence[ptx.Statement], params: Collection[str])
             writers[destination].append((statement, scope))
         elif destination and destination[0] != "[":
             # Several registers, such as {%r1, %r2} or %p1|%p2.
-            for name in ptx.names(statement.operands[0]):
+            for name in ptx.find_names(statement.operands[0]):
                 writers[name].append((statement, scope))
         if _is_generic_access(statement.mnemonic) and (address := statement.address):
             base = scope.find(address[0])

@@ -89,7 +89,7 @@ class Body:
         for index, statement, scope in ptx.with_scopes(statements):
             if isinstance(statement, ptx.Instruction):
                 self.size += 1
-                names = ptx.symbols(statement.operand_text)
+                names = ptx.find_symbols(statement.operand_text)
                 if names or _is_recorded_without_names(statement.mnemonic):
                     self._record_instruction(index, statement, names, scope)
             elif isinstance(statement, ptx.Label):

@@ -108,7 +108,7 @@ class Combined:
 
 def with_body(function: ptx.Function, body: Iterable[ptx.Statement]) -> str:
     """Return the definition of *function* with another body."""
-    return f"{function.heading}\n{ptx.block(body)}"
+    return f"{function.heading}\n{ptx.format_body(body)}"
 
 
 def combine(modules: Sequence[ptx.Module]) -> Combined:

@@ -289,7 +289,9 @@ def _as_private(functions: Iterable[ptx.Function]) -> str:
         heading = function.heading.removeprefix(".visible").removeprefix(".weak").lstrip()
         body = function.text[slice(*function.body_span)]
         headings.append(f"{heading};\n")
-        bodies.append(f"{heading}\n{ptx.block(strip_debug_lines(function)) if '.loc' in body else body}\n")
+        bodies.append(
+            f"{heading}\n{ptx.format_body(strip_debug_lines(function)) if '.loc' in body else body}\n"
+        )
     return "".join((*headings, *bodies))
 
 

@@ -153,7 +153,7 @@ def _moved_address(
     if not target or not address or ptx.width(target.type) != 64:
         return None, None
     if mnemonic == "add" and not offset and len(other_operands) == 1:
-        constant = ptx.number(other_operands[0])
+        constant = ptx.parse_integer(other_operands[0])
         if constant is not None:
             return target, address._replace(offset=address.offset + constant)
     elif mnemonic == "mov" and not other_operands:

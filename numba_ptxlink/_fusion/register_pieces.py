@@ -81,7 +81,7 @@ class Access:
             return None
         is_store, element_type, vector_length = form
         # The value is the second operand of a store, and the first operand of a load.
-        values = ptx.elements(operands[1 if is_store else 0])
+        values = ptx.split_vector(operands[1 if is_store else 0])
         address = instruction.address
         if address is None or len(values) != vector_length:
             return None
@@ -292,7 +292,7 @@ class _Moves:
             return
         whole = piece or self._temporary(size * 8)
         if size == 1 and bits is None:
-            number = ptx.number(source)
+            number = ptx.parse_integer(source)
             if number is None:
                 raise ValueError(f"{source} is stored to a byte")
             self._add("mov.b16", whole, str(number & 255))

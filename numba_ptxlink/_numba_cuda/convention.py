@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numba_ptxlink._cabi import types as c
-    from numba_ptxlink._front_end.codegen.builder import Callee, Leaf
+    from numba_ptxlink._front_end.codegen.builder import Callee, TypedValue
 
 # RETCODE_NONE of numba-cuda, a status for success: the result is None. Success with a value is 0.
 _RETCODE_NONE = -2
@@ -34,7 +34,7 @@ class StatusConvention(Convention):
     types = types
     spreads_structs = True
 
-    def call(self, callee: Callee, arguments: list[Leaf], ty: Any) -> tuple[str, Iterator[Leaf]]:
+    def call(self, callee: Callee, arguments: list[TypedValue], ty: Any) -> tuple[str, Iterator[TypedValue]]:
         builder, numba_llvm_type = self.builder, pointee(callee.params[0])
         pointer_type, address = builder.allocate(numba_llvm_type, 8, "zeroinitializer")
         status = builder.call(callee, [(pointer_type, address), *arguments])
@@ -48,7 +48,7 @@ class StatusConvention(Convention):
             return failure_flag, iter([builder.struct([(numba_llvm_type, value), (I1, has_value)])])
         return failure_flag, self.results(ty, numba_llvm_type, value)
 
-    def results(self, ty: Any, numba_llvm_type: Type, value: str) -> Iterator[Leaf]:
+    def results(self, ty: Any, numba_llvm_type: Type, value: str) -> Iterator[TypedValue]:
         if not isinstance(ty, types.BaseTuple):
             yield numba_llvm_type, value
             return
@@ -60,7 +60,7 @@ class StatusConvention(Convention):
     def stride_unit(self, ctype: c.View, ty: Any) -> int:
         return 1
 
-    def leading_array_arguments(self, data: Leaf, itemsize: int, shape: list[str]) -> list[Leaf]:
+    def leading_array_arguments(self, data: TypedValue, itemsize: int, shape: list[str]) -> list[TypedValue]:
         item_count = "1"
         for extent in shape:
             item_count = self.builder.emit_value(f"mul i64 {item_count}, {extent}")
@@ -68,6 +68,6 @@ class StatusConvention(Convention):
         no_owner = self.builder.pointer(I8), "null"
         return [no_owner, no_owner, (I64, item_count), (I64, str(itemsize)), data]
 
-    def locate_array_parts(self, numba_llvm_type: Type, value: str, unit: int) -> tuple[Leaf, int]:
+    def locate_array_parts(self, numba_llvm_type: Type, value: str, unit: int) -> tuple[TypedValue, int]:
         address = self.builder.extract(numba_llvm_type, value, _DATA_INDEX)
         return (members(numba_llvm_type)[_DATA_INDEX], address), _SHAPE_INDEX

@@ -76,6 +76,7 @@ class PtxLinker:
         self.arch = self._arch.sm
         self.lto = lto
         self.additional_flags = additional_flags
+        # The completed link with its log; None before. The attribute is named as in numba-cuda's linker.
         self.linker: Any = None
         self._inputs: list[Input] = []
         # The code of each CUDA C++ source, by the source and its headers.
@@ -84,7 +85,7 @@ class PtxLinker:
         self._modules: tuple[str, ...] = ()
         # The LLVM IR of inputs that are LTO-IR, which shows whether they have debug information.
         self._ltoir_modules: list[str] = []
-        # The functions of exports among the added files, by the manifests beside them.
+        # The functions of those added files that are exports, as the manifests beside the files list them.
         self._exported: list[DeclaredFunction] = []
         self._failure: PtxlinkError | None = None
 
@@ -138,11 +139,9 @@ class PtxLinker:
 
         return kernels.errors_as(convert)
 
-    add_ptx, add_cubin, add_ltoir = (
-        _make_add_method(PTX, "<cudapy-ptx>"),
-        _make_add_method(CUBIN, "<cudapy-cubin>"),
-        _make_add_method(LTOIR, "<cudapy-ltoir>"),
-    )
+    add_ptx = _make_add_method(PTX, "<cudapy-ptx>")
+    add_cubin = _make_add_method(CUBIN, "<cudapy-cubin>")
+    add_ltoir = _make_add_method(LTOIR, "<cudapy-ltoir>")
     add_fatbin = _make_add_method(FATBIN, "<cudapy-fatbin>")
     add_object = _make_add_method(OBJECT, "<cudapy-object>")
     add_library = _make_add_method(ARCHIVE, "<cudapy-lib>")
@@ -239,10 +238,10 @@ class PtxLinker:
         from cuda.core import ObjectCode
 
         if isinstance(linked, kernels.LinkedPtx):
-            return ObjectCode.from_ptx(self._named_arguments(linked.ptx), name="<cudapy-ptx>")
+            return ObjectCode.from_ptx(self._with_argument_names(linked.ptx), name="<cudapy-ptx>")
         return ObjectCode.from_cubin(linked.cubin, name="<cudapy-cubin>")
 
-    def _named_arguments(self, ptx: bytes) -> bytes:
+    def _with_argument_names(self, ptx: bytes) -> bytes:
         """Return *ptx* with comments that name the Python argument of each parameter of its kernels."""
         from numba_ptxlink._cpu.device import images
         from numba_ptxlink._formats import llvm_ir
@@ -258,6 +257,7 @@ class PtxLinker:
         from numba_ptxlink._link.read import Input, as_bytes
 
         input_name = str(name)
+        # Whether a link compiled the code from CUDA C++, or Numba from Python.
         compiled = kind == CU or (input_name in _PLACEHOLDER_NAMES and self._origin != "")
         if kind == CU:
             kind = LTOIR if self.lto else PTX
@@ -285,10 +285,12 @@ class PtxLinker:
             source = shims.keep_called(text, self._modules).encode(errors="surrogateescape")
         with self._numba_errors(is_source_error=True):
             options = source_options(self._options().to_flags(NVRTC), folder)
-            # Compile equal sources once. The link drops equal inputs: nvJitLink rejects duplicate functions.
+            # A source that is added twice gets the same code, so that the link drops the second: nvJitLink
+            # rejects duplicate functions. The content is None if equal texts may give different code.
             content = options.content_of(source, Path(name).parent)
-            if content and content in self._compiled_sources:
+            if content is not None and content in self._compiled_sources:
                 return self._compiled_sources[content]
+            # As in numba-cuda: the newest architecture of NVRTC that is not newer than the device.
             arch = Arch.of(tuple(_verify_cc_tuple(tuple(self.cc))))
             compiled = kernels.compile_source(source, name, arch, kind, options)
         self._compiled_sources[content] = compiled.code
@@ -342,7 +344,7 @@ source_options = functools.partial(kernels.source_options, "numba.cuda", "numba.
 
 
 def _numba_error(error: PtxlinkError, *, is_source_error: bool = False) -> PtxlinkError:
-    """Convert *error* to the class that is also numba-cuda's; *is_source_error*: it is about CUDA C++."""
+    """Convert *error* to the class that derives from numba-cuda's; *is_source_error*: about CUDA C++."""
     from numba_ptxlink._link.explain import for_kernel
 
     # Deferred, since it imports numba-cuda, whose own import may be importing this module.

@@ -65,7 +65,7 @@ class Directory:
 
     Args:
         path: The path of the directory.
-        size: The soft limit of the size of all entries, in bytes.
+        max_size: The soft limit of the size of all entries, in bytes.
         create: Whether a missing directory is created, with mode 0700.
 
     Raises:
@@ -73,9 +73,9 @@ class Directory:
             could run that user's code.
     """
 
-    def __init__(self, path: Path, size: int, *, create: bool) -> None:
+    def __init__(self, path: Path, max_size: int, *, create: bool) -> None:
         self.path = path
-        self.size = size
+        self.max_size = max_size
         self._written_bytes = 0
         self._has_warned = False
         if create:
@@ -216,7 +216,7 @@ class Directory:
         """Count *byte_count* written bytes; at times, evict entries and delete files of killed writers."""
         self._written_bytes += byte_count
         # Check after a sixteenth of the limit, or by chance, since many processes write few entries each.
-        if self._written_bytes <= self.size // 16 and secrets.randbelow(_WRITES_PER_CHECK):
+        if self._written_bytes <= self.max_size // 16 and secrets.randbelow(_WRITES_PER_CHECK):
             return
         self._written_bytes = 0
         files = self._files()
@@ -225,7 +225,7 @@ class Directory:
             if name.startswith(_TEMPORARY_PREFIX):
                 if time.time() - last_use > _ABANDONED_SECONDS:
                     self._unlink(name)
-            elif total > self.size:
+            elif total > self.max_size:
                 total -= size
                 self._unlink(name)
 

@@ -34,11 +34,11 @@ _META_SIZE = struct.Struct("<I")
 
 class Key(NamedTuple):
     """
-    The address of one result.
+    The inputs of one result, by which the cache finds it: the address of its entry follows from the digest.
 
     Args:
         kind: The kind of the result, such as "assemble" or "link".
-        digest: SHA-256 over the kind and the parts, each with its label and both lengths.
+        digest: SHA-256 over the kind and the parts, each with its label, and the lengths of part and label.
         parts: By label, for messages: the part itself if it is short text, else the start of its SHA-256.
     """
 
@@ -62,12 +62,12 @@ class Key(NamedTuple):
         _hash_part(key_hash, b"schema", str(SCHEMA).encode())
         _hash_part(key_hash, b"kind", kind.encode())
         for label, part in parts.items():
-            digest = hashlib.sha256()
+            part_hash = hashlib.sha256()
             elements = [part] if isinstance(part, (str, bytes)) else part
             for element in elements:
-                _hash_part(digest, b"each", _to_bytes(element))
-            _hash_part(key_hash, label.encode(), digest.digest())
-            descriptions[label] = digest.hexdigest()[:16]
+                _hash_part(part_hash, b"each", _to_bytes(element))
+            _hash_part(key_hash, label.encode(), part_hash.digest())
+            descriptions[label] = part_hash.hexdigest()[:16]
             if sum(map(len, elements)) <= _MAX_SHOWN_BYTES:
                 text = b" ".join(map(_to_bytes, elements)).decode(errors="replace")
                 if text.isprintable():
@@ -75,9 +75,9 @@ class Key(NamedTuple):
         return cls(kind, key_hash.digest(), descriptions)
 
 
-def _hash_part(digest: hashlib._Hash, label: bytes, part: bytes) -> None:
-    digest.update(len(label).to_bytes(8, "little") + label + len(part).to_bytes(8, "little"))
-    digest.update(part)
+def _hash_part(sha256: hashlib._Hash, label: bytes, part: bytes) -> None:
+    sha256.update(len(label).to_bytes(8, "little") + label + len(part).to_bytes(8, "little"))
+    sha256.update(part)
 
 
 def _to_bytes(part: bytes | str) -> bytes:
@@ -171,12 +171,12 @@ def unseal(sealed: bytes, address: bytes, secret: bytes | None) -> Entry:
     magic, stored, digest, tag, size = _HEADER.unpack_from(sealed)
     body = memoryview(sealed)[_HEADER.size :]
     if (magic, stored, size) != (MAGIC, address, len(body)):
-        raise Damaged("it is not an entry of this cache, has another key, or is incomplete")
+        raise Damaged("it is not an entry of this cache, has another address, or is incomplete")
     if _digest(stored, body) != digest:
         raise Damaged("its digest is wrong")
     expected = hmac.digest(secret, digest, "sha256") if secret else _NO_TAG
     if not hmac.compare_digest(expected, tag):
-        raise WrongSeal("it was sealed with another secret" if any(tag) else "it is not sealed")
+        raise WrongSeal("it has the HMAC of another secret" if any(tag) else "it has no HMAC")
     (meta_size,) = _META_SIZE.unpack_from(body)
     meta_end = _META_SIZE.size + meta_size
     # The digest proves that the bytes are unchanged, but not that this package wrote them.
@@ -188,6 +188,6 @@ def unseal(sealed: bytes, address: bytes, secret: bytes | None) -> Entry:
 
 
 def _digest(address: bytes, body: bytes | memoryview) -> bytes:
-    digest = hashlib.sha256(address)
-    digest.update(body)
-    return digest.digest()
+    sha256 = hashlib.sha256(address)
+    sha256.update(body)
+    return sha256.digest()

@@ -1,4 +1,4 @@
-"""Single flight: if several threads and processes need one key, one computes it and the others wait."""
+"""Single flight: if several threads and processes need one result, one computes it and the others wait."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class _Flight(Generic[T]):
 
 
 class Threads(Generic[T]):
-    """The keys that threads of this process are computing."""
+    """The results that threads of this process are computing, by their addresses in the cache."""
 
     def __init__(self) -> None:
         self._flights: dict[bytes, _Flight[T]] = {}
-        # A forked child inherits the keys of the parent's threads, but not the threads.
+        # A forked child inherits the computations of the parent's threads, but not the threads.
         self._lock = Lock(forget=self._flights.clear)
 
     def join(self, address: bytes, work: Callable[[], T]) -> tuple[T, bool]:
@@ -51,7 +51,7 @@ class Threads(Generic[T]):
         meant only for that thread.
 
         Args:
-            address: The key of the work.
+            address: The address of the result, by which threads find the same work.
             work: Computes the result; runs here, too, if the other thread fails or exceeds `WAIT_SECONDS`.
 
         Returns:
@@ -78,7 +78,7 @@ class Threads(Generic[T]):
 
 class Processes:
     """
-    The keys that processes are computing. A key is a record lock on one byte of an empty file.
+    The results that processes are computing: for each, a record lock on one byte of an empty file.
 
     The kernel releases the locks of a process that exits or is killed. Network file systems support record
     locks, too.
@@ -105,7 +105,7 @@ class Processes:
         file system has no locks.
 
         Args:
-            address: The key of the work.
+            address: The address of the result; its first bytes are the position of the locked byte.
             is_available: Whether the result is available; called while another process holds the lock.
         """
         offset = int.from_bytes(address[:8], "little") % _OFFSET_COUNT
@@ -136,7 +136,7 @@ class Processes:
             if error.errno is None:
                 raise  # A signal handler raised it, such as for a time-out.
             if error.errno not in (errno.EACCES, errno.EAGAIN):
-                # The file system does not support locks, so that processes may compute a key twice.
+                # The file system does not support locks, so that processes may compute a result twice.
                 self._locks_work = False
             return False
         return True

@@ -50,12 +50,12 @@ class Tiers(NamedTuple):
 
     Args:
         directories: The directories to read, in order.
-        writer: The directory to write to; None if there is none.
-        unused_reasons: The reasons why other directories are not used.
+        writable: The directory that new entries are written to; None if none can be written.
+        unused_reasons: The reasons why other directories of the configuration are not used.
     """
 
     directories: tuple[Directory, ...] = ()
-    writer: Directory | None = None
+    writable: Directory | None = None
     unused_reasons: tuple[str, ...] = ()
 
 
@@ -92,26 +92,26 @@ class Cache:
         """Return the reasons why directories are not used."""
         return self.tiers().unused_reasons if self.settings.cache else (OFF,)
 
-    def writer(self) -> Directory:
+    def writable_directory(self) -> Directory:
         """
-        Return the directory that is written to.
+        Return the directory that new entries are written to.
 
         Raises:
             CacheError: No directory can be written.
         """
-        writer = self.tiers().writer
-        if writer is None:
+        directory = self.tiers().writable
+        if directory is None:
             reasons = "; ".join(self.unused_reasons()) or f"all are read-only; {WRITABLE_CURE}"
             raise CacheError(f"no cache directory can be written: {reasons}.")
-        return writer
+        return directory
 
     def put(self, key: Key, entry: Entry) -> None:
         """Store *entry* under *key* in the writable directory and on the server. Never raises."""
         address = self._address(key)
         entry_with_kind = entry._replace(meta={**entry.meta, "kind": key.kind})
         sealed = seal(address, entry_with_kind, self.settings.cache_secret)
-        writer = self.tiers().writer
-        stored = writer is not None and writer.put(address, sealed)
+        writable = self.tiers().writable
+        stored = writable is not None and writable.put(address, sealed)
         if self._server is not None:
             stored |= self._server.put(address, sealed)
         if stored:
@@ -162,8 +162,8 @@ class Cache:
         def is_available() -> bool:
             return self._read_local(address) is not None
 
-        writer = self.tiers().writer
-        with writer.processes.lead(address, is_available) if writer else contextlib.nullcontext():
+        writable = self.tiers().writable
+        with writable.processes.lead(address, is_available) if writable else contextlib.nullcontext():
             # Another process may have stored the result between the first lookup and the lock.
             entry = self._read_local(address) or self._read_remote(address)
             if entry is not None:
@@ -203,9 +203,9 @@ class Cache:
         except (Damaged, WrongSeal) as error:
             log.warning("cache: ignored entry %s of %s: %s", address.hex()[:12], NAME, error)
             return None
-        writer = self.tiers().writer
-        if writer is not None:
-            writer.put(address, sealed)
+        writable = self.tiers().writable
+        if writable is not None:
+            writable.put(address, sealed)
         return entry
 
     def _count_hit(self, entry: Entry) -> Entry:
@@ -234,29 +234,29 @@ def _connect(settings: Config) -> Server | None:
 
 
 def _open_directories(settings: Config) -> Tiers:
-    """Open the directories of the configuration; the first that can be written becomes the writer."""
+    """Open the directories of the configuration; the first that can be written gets new entries."""
     if not settings.cache:
         return Tiers()
     directories: list[Directory] = []
     unused_reasons: list[str] = []
-    writer: Directory | None = None
+    writable: Directory | None = None
     for path in settings.cache_dirs or ("",):
         try:
             folder = locate(path)
             # Directories behind the writable one may be missing.
-            if writer is not None and not folder.exists():
+            if writable is not None and not folder.exists():
                 continue
-            directory = Directory(folder, settings.cache_size, create=writer is None)
+            directory = Directory(folder, settings.cache_size, create=writable is None)
         except CacheError as error:
             log.warning("cache: %s", error)
             unused_reasons.append(str(error))
             continue
         directories.append(directory)
-        if writer is None and directory.is_writable:
-            writer = directory
-    if writer is None:
+        if writable is None and directory.is_writable:
+            writable = directory
+    if writable is None:
         log.warning("cache: results are not stored, since no directory can be written; %s", WRITABLE_CURE)
-    return Tiers(tuple(directories), writer, tuple(unused_reasons))
+    return Tiers(tuple(directories), writable, tuple(unused_reasons))
 
 
 class _Computing(threading.local):

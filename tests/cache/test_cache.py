@@ -106,7 +106,7 @@ def test_a_secret_seals_entries(directory, caplog):
     fill(open_cache(directory, cache_secret=b"one"), "a")
     assert open_cache(directory, cache_secret=b"one").look_up(key("a")) is not None
     assert open_cache(directory, cache_secret=b"two").look_up(key("a")) is None
-    assert "sealed with another secret" in caplog.text
+    assert "HMAC of another secret" in caplog.text
     assert open_cache(directory).look_up(key("a")) is None
 
 
@@ -118,7 +118,7 @@ def test_directories_are_searched_in_order(tmp_path, caplog):
     assert later.look_up(key("a")) is not None
     fill(later, "b")
     assert (1, 1) == (len(files_of(warmed)), len(files_of(writable)))
-    assert (writable, "") == (later.writer().path, caplog.text)
+    assert (writable, "") == (later.writable_directory().path, caplog.text)
 
 
 @pytest.mark.parametrize("inner", ["", "v2"])
@@ -148,7 +148,7 @@ def test_the_default_directory_follows_the_platform(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     for variable, folder in (("", ".cache"), ("relative", ".cache"), (str(tmp_path / "xdg"), "xdg")):
         monkeypatch.setenv("XDG_CACHE_HOME", variable)
-        assert tmp_path / folder / "numba-ptxlink" == open_cache().writer().path
+        assert tmp_path / folder / "numba-ptxlink" == open_cache().writable_directory().path
 
 
 def test_a_full_disk_costs_a_warning(directory):

@@ -99,7 +99,7 @@ def test_what_is_no_entry_is_left_alone(directory):
     fill(cache, "a")
     (directory / "v2" / "README").write_text("mine")
     fill(cache, "b")
-    cache.writer().clear()
+    cache.writable_directory().clear()
     assert ["README"] == [file.name for file in (directory / "v2").iterdir()]
 
 
@@ -122,6 +122,6 @@ def test_files_of_the_cache_are_closed(directory):
     cache = open_cache(directory)
     fill(cache, "a", "b")
     assert cache.look_up(key("a")) is not None
-    assert cache.writer().sizes()
+    assert cache.writable_directory().sizes()
     del cache
     assert before == len(list(Path("/proc/self/fd").iterdir()))

@@ -24,7 +24,11 @@ def printed(text: str) -> str:
         item.keyword for item in module.items if isinstance(item, ptx.UnparsedItem)
     )
     return module.replace(
-        {function.body_span: ptx.block(function.body) for function in module.functions if function.defined}
+        {
+            function.body_span: ptx.format_body(function.body)
+            for function in module.functions
+            if function.defined
+        }
     )
 
 

@@ -148,19 +148,19 @@ def test_statements(case):
 
 def test_what_an_instruction_consists_of():
     """An instruction has an opcode, modifiers and names, and a call has its parts."""
-    load, call = ptx.read("@p ld.global.v2.f32 {%f1, %f2}, [%rd1+4]; call (r), %rd1, (a, b), P;")
+    load, call = ptx.parse_statements("@p ld.global.v2.f32 {%f1, %f2}, [%rd1+4]; call (r), %rd1, (a, b), P;")
     assert ("ld", ["global", "v2", "f32"], ["%f1", "%f2", "%rd1"]) == (
         load.opcode,
         load.modifiers,
         load.names,
     )
-    assert ("%f1", "%f2") == ptx.elements(load.operands[0])
+    assert ("%f1", "%f2") == ptx.split_vector(load.operands[0])
     assert ("%rd1", ("r",), ("a", "b"), "P") == ptx.parse_call(call)
 
 
 def test_names_mean_what_is_declared_before():
     """A name is that of the innermost block that has declared it before."""
-    body = ptx.read(
+    body = ptx.parse_statements(
         ".reg .b64 %d1, %x<9>; mov.b64 %d1, %x8; { mov.b64 %d1, %x8; .reg .u64 %d1; .reg .b64 %x<5>;"
         " mov.b64 %d1, %x4; mov.b64 %d1, %x8; } mov.b64 %d1, %y; .reg .b64 %y1<3>; mov.b64 %y12, %y13;"
     )
@@ -174,6 +174,6 @@ def test_names_mean_what_is_declared_before():
 
 def test_other_labels():
     """Labels and their uses are renamed; registers and functions of the same name are not."""
-    body = ptx.read("L: T: .branchtargets L, M; bra L; @p bra M; call %d, (), T;")
+    body = ptx.parse_statements("L: T: .branchtargets L, M; bra L; @p bra M; call %d, (), T;")
     changed = [str(ptx.with_labels(statement, {"L": "L1", "T": "T1"})) for statement in body]
     assert "L1:|T1:|.branchtargets L1, M;|bra L1;|@p bra M;|call %d, (), T1;" == "|".join(changed)

@@ -21,6 +21,6 @@ def sites(udf, folder, front_end) -> tuple[list[str], str]:
     """Return the entries about errors in the manifest and the header of an export."""
     exported = pl.export([udf], folder, arch="sm_90", emit=["ptx"], front_end=front_end)
     (function,) = json.loads(exported.manifest.read_text())["functions"]
-    assert udf.options.checked is function["checked"]
+    assert udf.abi_options.checked is function["checked"]
     lines = exported.header.read_text().splitlines()
     return function["raises"], next((line for line in lines if "it raises" in line), "")

@@ -32,13 +32,15 @@ def infer_address_spaces(text: str) -> str:
     """Return the function *text* with global accesses where they are proven."""
     (function,) = ptx.parse(text).functions
     params = {parameter.name for parameter in function.params if function.kind == "entry"}
-    return f"{function.heading}\n{ptx.block(address_spaces.infer_address_spaces(function.body, params))}\n"
+    return (
+        f"{function.heading}\n{ptx.format_body(address_spaces.infer_address_spaces(function.body, params))}\n"
+    )
 
 
 def read(text: str) -> str:
     """Return the function *text* as this package prints it."""
     (function,) = ptx.parse(text).functions
-    return f"{function.heading}\n{ptx.block(function.body)}\n"
+    return f"{function.heading}\n{ptx.format_body(function.body)}\n"
 
 
 def accesses(body: str, function: str = "") -> list[str]:

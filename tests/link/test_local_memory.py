@@ -28,7 +28,7 @@ def kernel(body: str, name: str = "k") -> str:
 def moved(text: str) -> str:
     """Return the function *text* with registers in place of its depots."""
     (function,) = ptx.parse(text).functions
-    return f"{function.heading}\n{ptx.block(local_memory.promote_local_memory(function.body, 'inl'))}\n"
+    return f"{function.heading}\n{ptx.format_body(local_memory.promote_local_memory(function.body, 'inl'))}\n"
 
 
 def promote_local_memory(text: str) -> str:
@@ -41,7 +41,7 @@ def promote_local_memory(text: str) -> str:
 def read(text: str) -> str:
     """Return the function *text* as this package prints it, without the unused variable."""
     (function,) = ptx.parse(text).functions
-    body = ptx.block(function.body).replace(".local .align 4 .b8 other[8];\n", "")
+    body = ptx.format_body(function.body).replace(".local .align 4 .b8 other[8];\n", "")
     return f"{function.heading}\n{body}\n"
 
 

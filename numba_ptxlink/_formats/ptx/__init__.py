@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba_ptxlink._formats.ptx_header import Header, read_header
 
-from .lexer import is_dwarf, names, number, rename_symbols, symbols
+from .lexer import find_names, find_symbols, is_dwarf, parse_integer, rename_symbols
 from .module import Alias, Function, Module, UnparsedItem, has_line_numbers, parse
 from .statements import (
     CLOSE,
@@ -18,10 +18,10 @@ from .statements import (
     Statement,
     address,
     apply_edits,
-    block,
-    elements,
+    format_body,
     parse_call,
-    read,
+    parse_statements,
+    split_vector,
     with_labels,
     with_scopes,
 )
@@ -49,19 +49,19 @@ __all__ = [
     "Variable",
     "address",
     "apply_edits",
-    "block",
     "declaration",
-    "elements",
+    "find_names",
+    "find_symbols",
+    "format_body",
     "has_line_numbers",
     "is_dwarf",
-    "names",
-    "number",
     "parse",
     "parse_call",
-    "read",
+    "parse_integer",
+    "parse_statements",
     "read_header",
     "rename_symbols",
-    "symbols",
+    "split_vector",
     "width",
     "with_labels",
     "with_scopes",

@@ -232,12 +232,12 @@ def rename_symbols(text: str, new_names: Mapping[str, str]) -> str:
     return "".join(pieces)
 
 
-def names(operand: str) -> list[str]:
+def find_names(operand: str) -> list[str]:
     """Return the registers, special registers, variables, functions and labels in *operand*."""
     return _NAME.findall(operand)
 
 
-def symbols(operand: str) -> list[str]:
+def find_symbols(operand: str) -> list[str]:
     """Return the names in *operand* that do not begin like registers."""
     return _SYMBOL.findall(operand)
 
@@ -264,7 +264,7 @@ def modifiers(text: str) -> tuple[str, str]:
 
 
 @functools.lru_cache(maxsize=4096)
-def number(text: str) -> int | None:
+def parse_integer(text: str) -> int | None:
     """Return the value of an integer literal, which may have a minus sign; None for other text."""
     match = _compiled(rf"(-?) \s* ({_DIGITS}) U?").fullmatch(text)
     if match is None or len(match[2]) > _MAX_INTEGER_CHARS:

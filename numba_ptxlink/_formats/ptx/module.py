@@ -10,7 +10,7 @@ from numba_ptxlink.errors import LinkError
 
 from . import lexer
 from .lexer import MalformedError, comma_separated, token_at
-from .statements import Statement, read
+from .statements import Statement, parse_statements
 from .variables import LINKAGES, NOWHERE, SPACES, Cursor, Declaration, Prototype, Span, Variable
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Function:
         if self._body is None:
             start, end = self.body_span
             try:
-                self._body = tuple(read(self.text[start + 1 : end - 1])) if self.defined else ()
+                self._body = tuple(parse_statements(self.text[start + 1 : end - 1])) if self.defined else ()
             except MalformedError as error:
                 raise LinkError(
                     f"The PTX function {self.name} cannot be read: {error}; correct the PTX, "
@@ -284,7 +284,7 @@ class _Reader:
             if word == ".file":
                 # `.file 1 "udfs.py"`: no comma separates the number and the path.
                 path, end = comma_separated(text, end)
-                are_numbers = [lexer.number(value) is not None for value in (*values, *path)]
+                are_numbers = [lexer.parse_integer(value) is not None for value in (*values, *path)]
                 if are_numbers[:2] != [True, False]:
                     raise MalformedError("a number and a string are expected after '.file'")
         elif word == ".section":

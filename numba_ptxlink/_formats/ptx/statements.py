@@ -70,7 +70,7 @@ class Instruction(NamedTuple):
     @property
     def names(self) -> list[str]:
         """The registers, variables, functions and labels in the operands."""
-        return lexer.names(self.operand_text)
+        return lexer.find_names(self.operand_text)
 
     def __str__(self) -> str:
         return (
@@ -107,7 +107,7 @@ class Directive(NamedTuple):
     @property
     def names(self) -> list[str]:
         """The labels and functions in the directive."""
-        return [] if self.keyword in ("loc", "pragma") else lexer.names(self.text)
+        return [] if self.keyword in ("loc", "pragma") else lexer.find_names(self.text)
 
     def __str__(self) -> str:
         return self.text
@@ -126,7 +126,7 @@ OPEN, CLOSE = Brace("{"), Brace("}")
 Statement = Instruction | Label | Directive | Brace | Declaration
 
 
-def read(text: str) -> Iterator[Statement]:
+def parse_statements(text: str) -> Iterator[Statement]:
     """
     Yield the statements in *text*, a function's body without its braces.
 
@@ -163,14 +163,14 @@ def address(operand: str) -> tuple[str, int] | None:
         return None
     base, plus, offset_text = operand[1:-1].partition("+")
     base = base.strip()
-    offset = lexer.number(offset_text.strip()) if plus else 0
+    offset = lexer.parse_integer(offset_text.strip()) if plus else 0
     # Unlike names of Python, names of PTX may contain `$`, and begin with `%`.
     if offset is None or not base.replace("$", "_").replace("%", "_", 1).isidentifier():
         return None
     return base, offset
 
 
-def elements(operand: str) -> tuple[str, ...]:
+def split_vector(operand: str) -> tuple[str, ...]:
     """Return the elements of a vector in braces, or *operand* alone."""
     return lexer.operands(operand[1:-1]) if operand[:1] == "{" else (operand,)
 
@@ -321,6 +321,6 @@ def with_labels(statement: Statement, new_names: Mapping[str, str]) -> Statement
     return statement
 
 
-def block(body: Iterable[Statement]) -> str:
+def format_body(body: Iterable[Statement]) -> str:
     """Return the text of *body* in braces, with a line for each statement."""
     return "\n".join(("{", *map(str, body), "}"))

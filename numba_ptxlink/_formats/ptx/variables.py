@@ -146,7 +146,7 @@ class Variable:
         # Most initializers are long tables of numbers, in which no name has to be searched.
         if self.type in _OPAQUE_TYPES or not self.initial.strip("{}0123456789 ,\n\t-"):
             return ()
-        return tuple(dict.fromkeys(lexer.names(lexer.without_comments(self.initial))))
+        return tuple(dict.fromkeys(lexer.find_names(lexer.without_comments(self.initial))))
 
     @property
     def param(self) -> Param:
@@ -300,7 +300,7 @@ class Cursor:
 
     def number(self) -> int:
         """Take an integer of 64 bits at most."""
-        value = lexer.number(self.take("number"))
+        value = lexer.parse_integer(self.take("number"))
         if value is None:
             self.index -= 1  # so that the message has the number
             self.fail("a whole number is expected")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._formats.llvm_ir import NvvmDialect
 
 I1, I8, I64 = ScalarType("i1"), ScalarType("i8"), ScalarType("i64")
-Leaf = tuple[Type, str]
+TypedValue = tuple[Type, str]
 """A value: its type in LLVM IR, and its name or constant, such as (i32, "%w3") and (i64, "1")."""
 
 
@@ -80,7 +80,7 @@ class FunctionBuilder:
         self.emit(f"{name} = {instruction}")
         return name
 
-    def allocate(self, ty: Type, align: int, content: str = "") -> Leaf:
+    def allocate(self, ty: Type, align: int, content: str = "") -> TypedValue:
         """Allocate memory for a value of *ty*, store *content* there unless it is "", return the address."""
         # NVVM moves memory into registers only if the alloca is at the start of the function.
         name, pointer = f"%w{next(self._numbers)}", self.pointer(ty)
@@ -109,7 +109,7 @@ class FunctionBuilder:
         self.emit(f"br label %{after}")
         self.begin_block(after)
 
-    def call(self, callee: Callee, arguments: Iterable[Leaf]) -> str:
+    def call(self, callee: Callee, arguments: Iterable[TypedValue]) -> str:
         """Call *callee* with *arguments*, converted to its types; return its result, "" for void."""
         passed = ", ".join(
             f"{param_type} {self.convert(source_type, value, param_type)}"
@@ -147,7 +147,7 @@ class FunctionBuilder:
             ((index, self.select(condition, part, self.extract(ty, value, index))) for index, part in parts),
         )
 
-    def struct(self, parts: Sequence[Leaf]) -> Leaf:
+    def struct(self, parts: Sequence[TypedValue]) -> TypedValue:
         """Return a struct of *parts*."""
         llvm_type = StructType(tuple(ty for ty, _ in parts))
         return llvm_type, self.aggregate(llvm_type, enumerate(value for _, value in parts))
@@ -157,8 +157,10 @@ class FunctionBuilder:
         Return the type that nvcc uses for *ctype*, as a parameter, as a result and in memory.
 
         Structs are identified types: link-time optimisation inlines a call only if the types of caller and
-        callee are equal, and a literal struct never equals an identified one. Linking merges structs with
-        equal members, which C++ keeps apart, unless they are opaque. So structs *behind_pointer* are opaque.
+        callee are equal, and a literal struct never equals an identified one. Linking also makes one type of
+        two structs that have equal members, but different names. Then the types of a caller from C++, where
+        the two stay apart, would differ. Linking never merges opaque structs, so structs *behind_pointer* are
+        opaque.
         """
         if isinstance(ctype, c.Void):
             return ScalarType("void")
@@ -183,7 +185,7 @@ class FunctionBuilder:
         return self.pointer(self.c_type(target, behind_pointer=not isinstance(target, c.Array)))
 
     def _body(self, ctype: Any, *, behind_pointer: bool) -> StructType:
-        if isinstance(ctype, c.Compound):
+        if isinstance(ctype, c.Compound):  # A struct of CUDA, such as float4.
             return StructType((read(ctype.row.ir),) * ctype.row.element_count)
         if isinstance(ctype, c.View):
             extents = (SequentialType(ctype.ndim, I64),) * (2 if ctype.ndim else 0)
@@ -209,6 +211,7 @@ class FunctionBuilder:
         ):
             if target_type.bits == 1:
                 return self.emit_value(f"icmp ne {source_type} {value}, 0")
+            # Only booleans become wider (i1 of Numba, i8 of C): no signed integer is extended with zeros.
             operation = "trunc" if target_type.bits < source_type.bits else "zext"
             return self.emit_value(f"{operation} {source_type} {value} to {target_type}")
         # Convert member by member; a number or a pointer becomes the member of a struct that has only one.
@@ -218,8 +221,8 @@ class FunctionBuilder:
             values = extracted if source_members else [value]
             triples = zip(source_members or (source_type,), values, target_members, strict=True)
             return self.aggregate(target_type, enumerate(self.convert(*triple) for triple in triples))
-        # Types with different numbers of members have them at the same offsets: convert through memory, which
-        # is large enough for the larger type.
+        # Types with different numbers of members have the same bytes in memory: store one and load the
+        # other, in memory that is large enough for both.
         address = self.allocate(StructType((source_type, target_type)), 32)
         source_pointer, target_pointer = self.pointer(source_type), self.pointer(target_type)
         self.emit(f"store {source_type} {value}, {source_pointer} {self.convert(*address, source_pointer)}")

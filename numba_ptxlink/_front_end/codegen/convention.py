@@ -17,7 +17,7 @@ from .builder import I1, I8, I64
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .builder import Callee, FunctionBuilder, Leaf
+    from .builder import Callee, FunctionBuilder, TypedValue
 
 
 class Convention(abc.ABC):
@@ -40,7 +40,7 @@ class Convention(abc.ABC):
         self.builder = builder
 
     @abc.abstractmethod
-    def call(self, callee: Callee, arguments: list[Leaf], ty: Any) -> tuple[str, Iterator[Leaf]]:
+    def call(self, callee: Callee, arguments: list[TypedValue], ty: Any) -> tuple[str, Iterator[TypedValue]]:
         """
         Call *callee*, whose result has the Numba type *ty*.
 
@@ -50,7 +50,7 @@ class Convention(abc.ABC):
         """
 
     @abc.abstractmethod
-    def results(self, ty: Any, numba_llvm_type: Type, value: str) -> Iterator[Leaf]:
+    def results(self, ty: Any, numba_llvm_type: Type, value: str) -> Iterator[TypedValue]:
         """Yield the results for the Numba type *ty*: the members of tuples, or *value* itself."""
 
     @abc.abstractmethod
@@ -58,7 +58,7 @@ class Convention(abc.ABC):
         """Return the unit of the strides of the array type *ty*, in bytes."""
 
     @abc.abstractmethod
-    def leading_array_arguments(self, data: Leaf, itemsize: int, shape: list[str]) -> list[Leaf]:
+    def leading_array_arguments(self, data: TypedValue, itemsize: int, shape: list[str]) -> list[TypedValue]:
         """
         Return the arguments of an array that precede those of its shape and strides.
 
@@ -69,7 +69,7 @@ class Convention(abc.ABC):
         """
 
     @abc.abstractmethod
-    def locate_array_parts(self, numba_llvm_type: Type, value: str, unit: int) -> tuple[Leaf, int]:
+    def locate_array_parts(self, numba_llvm_type: Type, value: str, unit: int) -> tuple[TypedValue, int]:
         """
         Return the address of the first element of the array *value*, and the index of the member "shape".
 
@@ -85,7 +85,7 @@ class Convention(abc.ABC):
             return cls.holds_record(ty.type)
         return isinstance(ty, cls.types.Record)
 
-    def from_c(self, ctype: c.CType, ty: Any, value: str) -> list[Leaf]:
+    def from_c(self, ctype: c.CType, ty: Any, value: str) -> list[TypedValue]:
         """Return *value*, of the C type *ctype*, as arguments of the Numba type *ty*."""
         builder, c_llvm_type = self.builder, self.builder.c_type(ctype)
         if isinstance(ty, self.types.BaseTuple):
@@ -116,8 +116,8 @@ class Convention(abc.ABC):
             ]
         return [(c_llvm_type, value)]
 
-    def to_c(self, ctype: c.CType, ty: Any, leaves: Iterator[Leaf]) -> str:
-        """Return *leaves*, the results of a function of the Numba type *ty*, as one value of the C type."""
+    def to_c(self, ctype: c.CType, ty: Any, results: Iterator[TypedValue]) -> str:
+        """Return *results*, the results of a function of the Numba type *ty*, as one value of the C type."""
         builder, c_llvm_type = self.builder, self.builder.c_type(ctype)
         if isinstance(ctype, c.Void):
             return ""
@@ -126,11 +126,11 @@ class Convention(abc.ABC):
             return builder.aggregate(
                 c_llvm_type,
                 (
-                    (index, self.to_c(member.type, member_ty, leaves))
+                    (index, self.to_c(member.type, member_ty, results))
                     for (index, member), member_ty in typed_members
                 ),
             )
-        numba_llvm_type, value = next(leaves)
+        numba_llvm_type, value = next(results)
         if isinstance(ty, self.types.Record) and isinstance(numba_llvm_type, PointerType):
             address = builder.convert(numba_llvm_type, value, builder.pointer(c_llvm_type))
             return builder.emit_value(
@@ -142,7 +142,7 @@ class Convention(abc.ABC):
             return self._optional_to_c(ctype, ty, numba_llvm_type, value)
         return builder.convert(numba_llvm_type, value, c_llvm_type)
 
-    def _array_from_c(self, ctype: c.View, ty: Any, value: str) -> list[Leaf]:
+    def _array_from_c(self, ctype: c.View, ty: Any, value: str) -> list[TypedValue]:
         builder, c_llvm_type, unit = self.builder, self.builder.c_type(ctype), self.stride_unit(ctype, ty)
         data = members(c_llvm_type)[0], builder.extract(c_llvm_type, value, 0)
         shape = [builder.extract(c_llvm_type, value, 1, axis) for axis in range(ctype.ndim)]
@@ -163,7 +163,7 @@ class Convention(abc.ABC):
 
     def _array_to_c(self, ctype: c.View, ty: Any, numba_llvm_type: Type, value: str) -> str:
         builder, c_llvm_type, unit = self.builder, self.builder.c_type(ctype), self.stride_unit(ctype, ty)
-        address_leaf, shape_index = self.locate_array_parts(numba_llvm_type, value, unit)
+        typed_address, shape_index = self.locate_array_parts(numba_llvm_type, value, unit)
         address_type, *extent_types = members(c_llvm_type)
         shape, strides = (
             [builder.extract(numba_llvm_type, value, index, axis) for axis in range(ctype.ndim)]
@@ -176,7 +176,7 @@ class Convention(abc.ABC):
             for array_type, values in zip(extent_types, (shape, strides), strict=False)
         )
         return builder.aggregate(
-            c_llvm_type, enumerate([builder.convert(*address_leaf, address_type), *extents])
+            c_llvm_type, enumerate([builder.convert(*typed_address, address_type), *extents])
         )
 
     def _optional_to_c(self, ctype: c.CType, ty: Any, numba_llvm_type: Type, value: str) -> str:
@@ -187,9 +187,9 @@ class Convention(abc.ABC):
         has_value = builder.extract(numba_llvm_type, value, 1)
         condition = builder.convert(flag_type, has_value, I1)
         flag = flag_index, builder.convert(flag_type, has_value, I8)
-        leaves = self.results(ty.type, data_type, builder.extract(numba_llvm_type, value, 0))
+        parts = self.results(ty.type, data_type, builder.extract(numba_llvm_type, value, 0))
         if not self.holds_record(ty.type):
-            selected = ((leaf_type, builder.select(condition, leaf_type, leaf)) for leaf_type, leaf in leaves)
+            selected = ((part_type, builder.select(condition, part_type, part)) for part_type, part in parts)
             return builder.aggregate(
                 c_llvm_type, [(value_index, self.to_c(member.type, ty.type, selected)), flag]
             )
@@ -197,7 +197,7 @@ class Convention(abc.ABC):
         slot_type = members(c_llvm_type)[value_index]
         pointer_type, slot = builder.allocate(slot_type, 16, "zeroinitializer")
         after = builder.branch(condition)
-        field_value = self.to_c(member.type, ty.type, leaves)
+        field_value = self.to_c(member.type, ty.type, parts)
         builder.emit(f"store {slot_type} {field_value}, {pointer_type} {slot}, align 16")
         builder.join(after)
         field_value = builder.emit_value(f"load {slot_type}, {pointer_type} {slot}, align 16")

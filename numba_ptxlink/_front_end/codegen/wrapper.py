@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._cabi.options import AbiOptions
     from numba_ptxlink._formats.llvm_ir import NvvmDialect
 
-    from .builder import Leaf
+    from .builder import TypedValue
     from .convention import Convention
 
 # Functions with more LLVM instructions are inlined into the wrapper only if NVVM decides so.
@@ -72,7 +72,7 @@ def wrap(
     inlining = " alwaysinline" if inline or convention.holds_record(result) else ""
     callee_convention = convention(builder)
     arguments = _arguments(callee_convention, signature, numba_signature.args)
-    failure_flag, leaves = callee_convention.call(
+    failure_flag, results = callee_convention.call(
         callee._replace(suffix=f"{inlining}{debug_call}"), arguments, result
     )
     result_type = builder.c_type(signature.result)
@@ -84,7 +84,7 @@ def wrap(
             builder.emit('call void @"llvm.trap"()')
         builder.emit_return(result_type, "zeroinitializer")
         builder.begin_block(after)
-    builder.emit_return(result_type, callee_convention.to_c(signature.result, result, leaves))
+    builder.emit_return(result_type, callee_convention.to_c(signature.result, result, results))
     passed_types = (signature.result, *(ctype for _, ctype in signature.params))
     # Inline a device function's wrapper into its callers. NVVM alone would not inline all: its cost model
     # counts the instructions that unpack arguments, which inlining removes. Structs with unaligned members
@@ -111,9 +111,9 @@ def wrap(
     return "\n".join([module, *lines, ""])
 
 
-def _arguments(convention: Convention, signature: Signature, types: Sequence[Any]) -> list[Leaf]:
+def _arguments(convention: Convention, signature: Signature, types: Sequence[Any]) -> list[TypedValue]:
     """Return the parameters of *signature*, converted to arguments of the Numba types *types*."""
-    arguments: list[Leaf] = []
+    arguments: list[TypedValue] = []
     builder = convention.builder
     for number, ((_, ctype), ty) in enumerate(zip(signature.params, types, strict=True)):
         llvm_type, value = builder.c_type(ctype), f"%p{number}"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._cabi import types as c
     from numba_ptxlink._cabi.signatures import Signature
-    from numba_ptxlink._front_end.codegen.builder import Callee, Leaf
+    from numba_ptxlink._front_end.codegen.builder import Callee, TypedValue
 
 
 # Members of a memref.
@@ -39,7 +39,7 @@ class MemrefConvention(Convention):
     types = types
     spreads_structs = False
 
-    def call(self, callee: Callee, arguments: list[Leaf], ty: Any) -> tuple[str, Iterator[Leaf]]:
+    def call(self, callee: Callee, arguments: list[TypedValue], ty: Any) -> tuple[str, Iterator[TypedValue]]:
         builder, failure_flag = self.builder, ""
         has_error_param = len(callee.params) > len(arguments)
         if has_error_param:
@@ -52,7 +52,7 @@ class MemrefConvention(Convention):
             failure_flag = builder.emit_value(f"icmp ne i8 {error_byte}, 0")
         return failure_flag, self.results(ty, callee.result, value)
 
-    def results(self, ty: Any, numba_llvm_type: Type, value: str) -> Iterator[Leaf]:
+    def results(self, ty: Any, numba_llvm_type: Type, value: str) -> Iterator[TypedValue]:
         if _result_count(ty) == 1:
             yield numba_llvm_type, value
             return
@@ -63,11 +63,11 @@ class MemrefConvention(Convention):
         # Arrays of records have strides in bytes.
         return 1 if isinstance(ty.dtype, types.Record) else ctype.element.size
 
-    def leading_array_arguments(self, data: Leaf, itemsize: int, shape: list[str]) -> list[Leaf]:
+    def leading_array_arguments(self, data: TypedValue, itemsize: int, shape: list[str]) -> list[TypedValue]:
         # The allocated address, the aligned address, and the offset.
         return [data, data, (I64, "0")]
 
-    def locate_array_parts(self, numba_llvm_type: Type, value: str, unit: int) -> tuple[Leaf, int]:
+    def locate_array_parts(self, numba_llvm_type: Type, value: str, unit: int) -> tuple[TypedValue, int]:
         builder, byte_pointer = self.builder, self.builder.pointer(I8)
         # The type of the address depends on the dialect: a pointer to bytes, to elements, or opaque.
         address_type = members(numba_llvm_type)[_ALIGNED_ADDRESS_INDEX]
