@@ -47,7 +47,8 @@ def _stats(_: argparse.Namespace) -> Report:
             f"  {len(sizes)} entries, {size} of {max_size}"
         )
     reasons = default.unused_reasons()
-    lines += [f"directory not used: {reason}" for reason in reasons]
+    # Each reason begins with the path of a directory, or says that the whole cache is off.
+    lines += [f"not used: {reason}" for reason in reasons]
     text = "\n".join(lines)
     return Report({"directories": content, "not used": list(reasons)}, text, text)
 
