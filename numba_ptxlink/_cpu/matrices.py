@@ -169,12 +169,17 @@ def _product_function(global_values: dict[str, str], product: _Product) -> str:
     b_offset, c_offset, _ = product.offsets
     # The lanes 4i to 4i + 3 have row i of A, row i + 8 and so on. The lanes 4j to 4j + 3 have column j of B.
     row_lane, lane_in_row = f.emit_op("and", "i32", "%lane", -4), f.emit_op("and", "i32", "%lane", 3)
-    row_holders = [registers_of(f, f.emit_op("add", "i32", row_lane, index)) for index in range(4)]
+    row_holders = [
+        registers_of(f, "%first_record", f.emit_op("add", "i32", row_lane, index)) for index in range(4)
+    ]
     columns = []
     for column in range(2):
         column_index = f.emit_op("add", "i32", f.emit_op("shl", "i32", lane_in_row, 1), column)
         column_lane = f.emit_op("shl", "i32", column_index, 2)
-        holders = [registers_of(f, f.emit_op("add", "i32", column_lane, index)) for index in range(4)]
+        holders = [
+            registers_of(f, "%first_record", f.emit_op("add", "i32", column_lane, index))
+            for index in range(4)
+        ]
         columns.append(_load_line(f, product, product.b_type, holders, b_offset, 1, 0))
     results = []
     for row in range(product.lane_rows):
@@ -192,9 +197,13 @@ def _product_function(global_values: dict[str, str], product: _Product) -> str:
     return f.to_text(f"internal void @{product.name}(ptr %first_record, i32 %lane, ptr %registers) noinline")
 
 
-def registers_of(f: IRBuilder, lane: str) -> str:
-    """Return the address of the copy of a lane's registers; `%first_record` is the ThreadRecord of lane 0."""
-    return load_lane_operand(f, "ptr", "%first_record", lane)
+def registers_of(f: IRBuilder, first_record: str, lane: str) -> str:
+    """
+    Return the address of the copy of a lane's registers, which the lane has passed to `exchange_all`.
+
+    *first_record* is the ThreadRecord of lane 0, after which those of the other lanes follow.
+    """
+    return load_lane_operand(f, "ptr", first_record, lane)
 
 
 def _load_line(

@@ -121,7 +121,7 @@ def _parse_matrices(
     factor_types = [element_type for element_type in element_types[1:] if element_type in FACTOR_BITS][:2]
     factor_types = ["f16", "f16"] if len(element_types) == 2 else factor_types
     d_type = element_types[0]
-    # Types of A and B that come last, such as tf32, are in `modifiers`, too: C's type is before them.
+    # C's type is the last one, or before types of A and B such as tf32, which are in `modifiers`, too.
     c_type = next((candidate for candidate in reversed(element_types) if candidate not in modifiers), "")
     if len(factor_types) < 2 or not {c_type, d_type} <= ACCUMULATOR_TYPES:
         raise UnsupportedInstruction
@@ -154,6 +154,7 @@ def _addresses(
     for index in range(matrix.lane_elements):
         number = b.emit_op("add", "i32", lane_start, index)
         row, column = (b.emit_op(op, "i32", number, matrix.columns) for op in ("udiv", "urem"))
+        # Elements that are neighbours in memory are a line: a row or a column.
         line, position = (row, column) if by_rows else (column, row)
         distance = b.emit_op("add", "i32", b.emit_op("mul", "i32", line, stride), position)
         offset = b.emit_op("mul", "i64", b.resize(distance, 32, 64), matrix.bits // 8)
@@ -229,7 +230,8 @@ def _multiply(
         b.global_values[name] = _product_function(
             b.global_values, name, matrices, [*offsets, result_offset], saturates=saturates
         )
-    # Pass the address of the copy to the other lanes, which find it by the ThreadRecord of lane 0.
+    # Store the address of the copy in this lane's ThreadRecord. The records of a warp follow each other, so
+    # that each lane finds all copies by the address of the first record.
     first_record = exchange_all(b, b.emit_value(f"ptrtoint ptr {registers} to i64"))
     b.emit(f"call void @{name}(ptr {first_record}, i32 {b.expand('%laneid')}, ptr {registers})")
     # Other lanes may still read this lane's copy: wait for them.
@@ -284,7 +286,8 @@ def _load_element(f: IRBuilder, matrix: _Matrix, number: str, matrix_offset: int
     """Return the value of an element of a matrix by its number, from the copy of its lane's registers."""
     lane, index = (f.emit_op(op, "i32", number, matrix.lane_elements) for op in ("udiv", "urem"))
     offset = f.emit_op("mul", "i32", index, matrix.bits // 8)
-    pointer = f.emit_value(f"getelementptr i8, ptr {registers_of(f, lane)}, i32 {offset}")
+    registers = registers_of(f, "%first_record", lane)
+    pointer = f.emit_value(f"getelementptr i8, ptr {registers}, i32 {offset}")
     return decode_element(f, matrix.element_type, f.load(f"i{matrix.bits}", pointer, matrix_offset))
 
 

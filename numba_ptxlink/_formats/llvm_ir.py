@@ -44,8 +44,8 @@ class NvvmDialect(enum.Enum):
         """Return the type of pointers to the type *target*."""
         return "ptr" if self.is_opaque else f"{target}*"
 
-    def convert(self, modules: Iterable[str]) -> list[str]:
-        """Return *modules* in this dialect: `byval(%"Particle")` has its type only if pointers are opaque."""
+    def adapt_byval(self, modules: Iterable[str]) -> list[str]:
+        """Return *modules* with the types of `byval(%"Particle")` only if pointers are opaque."""
         return [module if self.is_opaque else _TYPED_BYVAL.sub("byval", module) for module in modules]
 
 

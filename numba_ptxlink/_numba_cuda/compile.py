@@ -113,7 +113,7 @@ def lower(
     return LoweredFunction(
         declaration,
         abi,
-        tuple(map(llvm_replace, NvvmDialect.of(arch).convert(modules))),
+        tuple(map(llvm_replace, NvvmDialect.of(arch).adapt_byval(modules))),
         tuple(map(link_files.read, linked)),
         externs.find_calls(_declared_functions(compiled), modules, wrapper_name),
         raises,

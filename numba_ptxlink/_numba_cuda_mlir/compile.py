@@ -85,7 +85,9 @@ def lower(
     """
     if abi.checked:
         raise ExportError("checked=True is not available with numba-cuda-mlir; use front_end='numba-cuda'")
-    nvvm_dialect, export = NvvmDialect.of(arch), ExportedFunction(arch.sm, arch.cc)
+    nvvm_dialect = NvvmDialect.of(arch)
+    # The compilation adds the link files, declared functions and `raise` statements that it meets.
+    export = ExportedFunction(arch.sm, arch.cc)
     numba_signature, llvm_ir = _compile_to_llvm_ir(function, args, result, options, nvvm_dialect, export)
     module = functions.parse_module(llvm_ir)
     has_errors = errors.end_at_errors(
@@ -109,7 +111,8 @@ def lower(
         inline=inline,
         launch_bounds=launch_bounds,
     )
-    modules = tuple(nvvm_dialect.convert([repairs.with_stable_names(wrapped, wrapper_name)]))
+    renamed = repairs.rename_internal_symbols(wrapped, wrapper_name)
+    modules = tuple(nvvm_dialect.adapt_byval([renamed]))
     return LoweredFunction(
         declaration,
         abi,
@@ -158,6 +161,7 @@ def _compile_to_llvm_ir(  # noqa: PLR0917 - with one caller
         annotations_as_signatures=False,
     )
     target_options = jit(function).targetoptions
+    # CODE_CACHE leaves out the compilation of each callee to PTX, which an export does not use.
     patches = (*DRIVERLESS, *C_ABI, *CODE_CACHE)
     with global_compiler_lock, applied(patches), exporting(export):
         mlir_target.ensure_initialized()

@@ -20,7 +20,7 @@ static CUresult copy(uintptr_t target, uintptr_t source, size_t size, enum direc
   CHECK(check_memory(target, size, direction == DEVICE_TO_HOST || direction == ANY_DIRECTION));
   CHECK(check_memory(source, size, direction == HOST_TO_DEVICE || direction == ANY_DIRECTION));
   memmove((void *)target, (const void *)source, size);
-  mark_for_initcheck(target, size, true);
+  set_initialised(target, size, true);
   return CUDA_SUCCESS;
 }
 
@@ -97,7 +97,7 @@ static CUresult copy_rows(const CUDA_MEMCPY3D *box) {
       CHECK(check_memory(from, box->WidthInBytes, source.may_be_host));
       CHECK(check_memory(to, box->WidthInBytes, target.may_be_host));
       memmove((void *)to, (const void *)from, box->WidthInBytes);
-      mark_for_initcheck(to, box->WidthInBytes, true);
+      set_initialised(to, box->WidthInBytes, true);
     }
   return CUDA_SUCCESS;
 }
@@ -132,7 +132,7 @@ static CUresult fill(uintptr_t target, size_t pitch, const void *value, size_t e
   for (size_t row = 0; row < height && width; ++row) {
     const uintptr_t start = target + row * pitch;
     CHECK(check_memory(start, width * element_size, false));
-    mark_for_initcheck(start, width * element_size, true);
+    set_initialised(start, width * element_size, true);
     if (element_size == 1)
       memset((void *)start, *(const unsigned char *)value, width);
     else

@@ -92,7 +92,7 @@ struct allocation {
 
 /* Tell initcheck, which reports uninitialised reads, whether memory is initialised: false after an allocation,
    true after a copy or fill. A call for ordinary host memory, which kernels cannot read, is harmless. */
-void mark_for_initcheck(uintptr_t address, size_t size, bool is_initialised);
+void set_initialised(uintptr_t address, size_t size, bool is_initialised);
 /* Allocate as `request` says, which has no start and id yet; write the address. */
 CUresult allocate(struct allocation request, uintptr_t *address);
 CUresult add_range(struct allocation range); /* memory that is allocated elsewhere */

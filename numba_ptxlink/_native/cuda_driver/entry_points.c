@@ -11,11 +11,11 @@ CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuu
   REQUIRE_VALUE(name && function);
   *function = NULL;
   CUdriverProcAddressQueryResult result = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  /* `entry_points` has the oldest version of a function first, each with the CUDA release that added it. Take the
+     newest one that is not newer than `version`, or else the oldest one. */
   for (unsigned index = 0; index < entry_point_count; ++index) {
     const struct entry_point *entry = &entry_points[index];
     if (strcmp(entry->name, name) || (*function && entry->release > version)) continue;
-    /* `entry_points` has the oldest version of a function first. Take the newest one that is not newer than `version`,
-       or else the oldest one. */
     *function = (void *)entry->function;
     result = CU_GET_PROC_ADDRESS_SUCCESS;
   }
@@ -33,7 +33,8 @@ CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint
 /*
  * NVIDIA's static runtime library first requests undocumented tables, so that a program which contains the library
  * cannot run here: report the program. Two kinds of callers contain the library, but do not need the tables: NVIDIA's
- * libraries that link code (libnv*.so), and bindings for Python, which only a program in Python has.
+ * libraries that link code (libnv*.so), and bindings for Python. Only programs in Python have such bindings, and in
+ * these programs `has_started_python` is false, since Python runs before this library is loaded.
  */
 static bool needs_tables(const char *path) {
   const char *name = strrchr(path, '/');

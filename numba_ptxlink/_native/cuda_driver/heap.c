@@ -144,7 +144,7 @@ CUresult allocate(struct allocation request, uintptr_t *address) {
   CHECK(result);
   count_pool_memory(request.pool, (ptrdiff_t)request.size);
   memset((void *)request.start, FILL_BYTE, request.size < MAX_FILLED ? request.size : MAX_FILLED);
-  mark_for_initcheck(request.start, request.size, request.kind != DEVICE_MEMORY);
+  set_initialised(request.start, request.size, request.kind != DEVICE_MEMORY);
   *address = request.start;
   return CUDA_SUCCESS;
 }
@@ -154,7 +154,7 @@ static void (*mark_memory)(uint64_t address, uint64_t size, int is_initialised);
 
 void numba_ptxlink_set_marker(void *function) { *(void **)&mark_memory = function; }
 
-void mark_for_initcheck(uintptr_t address, size_t size, bool is_initialised) {
+void set_initialised(uintptr_t address, size_t size, bool is_initialised) {
   if (mark_memory) mark_memory(address, size, is_initialised);
 }
 

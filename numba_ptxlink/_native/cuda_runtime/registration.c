@@ -74,12 +74,13 @@ static void add_symbol(struct symbol symbol) {
   pthread_mutex_unlock(&table_lock);
 }
 
-/* The registration of kernels that a program gets by cudaLibraryGetKernel. Programs pass the handle of such a kernel
-   to functions that take a host address, so that it is registered with the handle as its address. */
-static struct registration loaded_kernels;
+/* Programs also get kernels by cudaLibraryGetKernel, and pass their handles to functions that take the host address of
+   a kernel. So each is a symbol whose `host` is the handle. All share one registration without a fat binary: their
+   library is loaded already, so that `functions` is set from the start. */
+static struct registration library_kernels;
 
 void add_kernel(CUkernel kernel) {
-  struct symbol symbol = {.host = kernel, .registration = &loaded_kernels};
+  struct symbol symbol = {.host = kernel, .registration = &library_kernels};
   cuKernelGetName(&symbol.name, kernel);
   for (int device = 0; device < MAX_DEVICES; ++device) symbol.functions[device] = (CUfunction)kernel;
   add_symbol(symbol);
@@ -213,7 +214,7 @@ char __cudaInitModule(void **handle) {
 void forget_modules(int device) {
   pthread_mutex_lock(&table_lock);
   for (size_t index = 0; index < capacity; ++index) {
-    if (!symbols[index].registration || symbols[index].registration == &loaded_kernels) continue;
+    if (!symbols[index].registration || symbols[index].registration == &library_kernels) continue;
     symbols[index].registration->modules[device] = NULL;
     symbols[index].functions[device] = NULL;
   }

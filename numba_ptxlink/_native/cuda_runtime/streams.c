@@ -22,6 +22,7 @@ DEFINE_FORWARD(cudaStreamGetId, (cudaStream_t stream, unsigned long long *id), c
 DEFINE_FORWARD(cudaStreamGetDevice, (cudaStream_t stream, int *device), cuStreamGetDevice(stream, device))
 DEFINE_FORWARD(cudaStreamIsCapturing, (cudaStream_t stream, enum cudaStreamCaptureStatus *status),
                cuStreamIsCapturing(stream, (CUstreamCaptureStatus *)status))
+/* All streams can access all managed memory at any time, so that nothing has to be attached. */
 DEFINE_FORWARD(cudaStreamAttachMemAsync, (cudaStream_t stream, void *address, size_t size, unsigned flags),
                CUDA_SUCCESS)
 DEFINE_FORWARD(cudaThreadExchangeStreamCaptureMode, (enum cudaStreamCaptureMode *mode),
@@ -34,7 +35,8 @@ DEFINE_FORWARD(cudaStreamGetCaptureInfo,
                 const cudaGraphNode_t **dependencies, const cudaGraphEdgeData **edges, size_t *count),
                cuStreamIsCapturing(stream, (CUstreamCaptureStatus *)status))
 
-/* Hints about caches and priorities have no effect on results. */
+/* Attributes are hints about caches and priorities, without an effect on results: they are not kept, and are zero when
+   they are read. */
 DEFINE_FORWARD(cudaStreamSetAttribute,
                (cudaStream_t stream, cudaStreamAttrID attribute, const cudaStreamAttrValue *value), CUDA_SUCCESS)
 DEFINE_FORWARD(cudaStreamCopyAttributes, (cudaStream_t target, cudaStream_t source), CUDA_SUCCESS)

@@ -48,7 +48,7 @@ def repair(text: str) -> str:
     return _INITIALISED_SHARED.sub(r"\1 undef", _DYNAMIC_SHARED.sub(r"\1external \2", text))
 
 
-def with_stable_names(text: str, symbol: str) -> str:
+def rename_internal_symbols(text: str, symbol: str) -> str:
     """Return the LLVM IR of the exported function *symbol* with internal symbols named after it."""
     # All dynamic shared memory begins at one address, so that its variables get one name.
     names = dict.fromkeys(_EXTERNAL_SHARED.findall(text), "numba_ptxlink_dynamic_shared")

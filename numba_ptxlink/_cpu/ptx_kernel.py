@@ -1,5 +1,5 @@
 """
-Launch kernels on the CPU that are known by their PTX alone, without a manifest that describes parameters.
+Launch kernels of PTX on the CPU, without a manifest that describes their parameters; read NumPy arrays.
 
 The memory of each array argument becomes a region that the kernel may access.
 """
@@ -134,8 +134,8 @@ def _pack_argument(value: Any, size: int, name: str, regions: list[Region]) -> b
     dtype = getattr(value if array is None else array, "dtype", None)
     if getattr(dtype, "hasobject", False) or not getattr(dtype, "isnative", True):
         raise ValueError("has Python objects, or another byte order than the CPU; pass a converted copy")
-    # An array without dimensions is passed as a number. If the parameter has the size of a pointer, pass the
-    # array's address, as CuPy does.
+    # A parameter of the size of a pointer gets the address of the array, also of one without dimensions, as
+    # CuPy does. Otherwise an array without dimensions is passed as a number: its bytes are copied below.
     if array is not None and (array.shape or size == _POINTER_BYTES):
         if size == _POINTER_BYTES and not array.flags.forc:
             raise ValueError("is not contiguous; pass numpy.ascontiguousarray(x)")
