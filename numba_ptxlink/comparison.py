@@ -135,7 +135,7 @@ def compare_functions(
         raise ExportError(
             f"seed is {short_repr(seed)}; pass a whole number from 0 on, or None for a new one in each call."
         )
-    all_marked = dict.fromkeys(variant for udf in marked for variant in (*udf.earlier_marks, udf))
+    all_marked = dict.fromkeys(mark for udf in marked for mark in (*udf.earlier_marks, udf))
     udfs = [udf for udf in all_marked if not udf.is_kernel]
     left_out = {udf.name: "a kernel is not called in Python" for udf in all_marked if udf.is_kernel}
     if not udfs:

@@ -246,7 +246,8 @@ def _compile_python(
     ]
     if udfs := [source for source in sources if _is_udf(source)]:
         groups.append(("<udfs>", udfs))
-    # UDFs may link the same LTO-IR, which is then not merged into their code: it would be defined twice.
+    # A UDF may name an LTO-IR file in `link=` that is also an input of this link. Such a file is not merged
+    # into the UDF's code, since its symbols would be defined twice.
     linked_ltoir = {source.code for source in files if source.kind == LTOIR}
     return [
         compile_udfs(name, group, arch, options, front_end=front_end, linked_ltoir=linked_ltoir)

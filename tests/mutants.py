@@ -236,7 +236,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         ("_cabi/types.py", "yield from self._padding(member.offset - end)", "yield from ()", "cabi"),
         ("_cabi/types.py", "return View(name, 8 + 16 * ndim,", "return View(name, 8 + 8 * ndim,", "cabi"),
-        ("_cabi/names.py", "is None and name not in taken else", "is None else", "cabi"),
+        ("_cabi/names.py", "is None and name not in taken", "is None", "cabi"),
         ("_cabi/header.py", "elif struct.packed:", "elif not struct.packed:", ABI),
         ("_cabi/header.py", '.replace("*/", "* /")', "", ABI),
         ("_cabi/existing.py", '{"int": "uf&", "uint": "if&"}', '{"int": "f&", "uint": "f&"}', "cabi"),

@@ -69,7 +69,8 @@ def check_name(name: str, owner: str, *, in_namespace: bool = False) -> None:
     """
     reason = invalid_in_namespace_reason(name) if in_namespace else invalid_name_reason(name)
     if reason:
-        raise AbiError(f"{name!r}, the C name of {owner}, {reason}; use {propose(name)!r}, for example.")
+        legal = closest_legal_name(name)
+        raise AbiError(f"{name!r}, the C name of {owner}, {reason}; use {legal!r}, for example.")
 
 
 def check_stem(stem: str, include_dirs: Iterable[Path], included: Iterable[str]) -> None:
@@ -124,15 +125,16 @@ def invalid_in_namespace_reason(name: str) -> str | None:
 
 def legal_name(name: str, taken: Collection[str] = ()) -> str:
     """Return *name*, or the closest legal and unused name, for a parameter or member."""
-    return name if invalid_in_namespace_reason(name) is None and name not in taken else propose(name, taken)
+    is_usable = invalid_in_namespace_reason(name) is None and name not in taken
+    return name if is_usable else closest_legal_name(name, taken)
 
 
 def legal_struct_name(name: str) -> str:
     """Return *name*, or the closest legal name, for a struct."""
-    return name if invalid_name_reason(name) is None else propose(name)
+    return name if invalid_name_reason(name) is None else closest_legal_name(name)
 
 
-def propose(name: str, taken: Collection[str] = ()) -> str:
+def closest_legal_name(name: str, taken: Collection[str] = ()) -> str:
     """Return the legal and unused name closest to *name*, for any declaration. Accents are dropped."""
     ascii_text = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     base = re.sub(r"\W+", "_", ascii_text).strip("_") or "unnamed"

@@ -246,7 +246,7 @@ def _checked_namespace(namespace: object, owner: str) -> str:
         if reason:
             raise AbiError(
                 f"{owner}: namespace={namespace!r}: {part!r} {reason}; use a name such as "
-                f"{cnames.propose(f'my_{part}')!r}, or several joined by '::'."
+                f"{cnames.closest_legal_name(f'my_{part}')!r}, or several joined by '::'."
             )
     return "::".join(parts)
 

@@ -109,7 +109,7 @@ def structs_of(signatures: Iterable[Signature]) -> dict[str, Struct]:
         for layout in itertools.chain.from_iterable(map(_structs, signature.types)):
             first_layout, first_user = first_uses.setdefault(layout.name, (layout, signature.name))
             if _layout_key(first_layout) != _layout_key(layout):
-                new_name = cnames.propose(layout.name, first_uses)
+                new_name = cnames.closest_legal_name(layout.name, first_uses)
                 raise AbiError(
                     f"Two structs would be named {layout.name}: {first_layout.python_type} of {first_user} "
                     f"and {layout.python_type} of {signature.name}; rename the record or NamedTuple among "

@@ -57,7 +57,7 @@ def add(commands: Any) -> None:
         commands,
         "compare",
         _compare,
-        "show where compiled functions differ from Python; exit with status 1 if one does or none ran",
+        "show where compiled functions differ from Python; exit with status 1 if any differs or none ran",
         ("compare udfs.py", "compare udfs.py --seed 7 --front-end numba-cuda-mlir"),
     )
     compare.add_argument(
@@ -98,6 +98,7 @@ def _run(arguments: argparse.Namespace) -> Report:
     if sizes or changed:
         content["written"] = {path: _to_json(array) for path, array in changed.items()}
     text = "\n".join(filter(None, lines)) or "No array was changed."
+    # With --quiet, only the result is printed: nothing for a kernel.
     return Report(content, text, brief=result_text)
 
 
@@ -198,7 +199,7 @@ def _compare(arguments: argparse.Namespace) -> Report:
         comparison = compare_file(arguments.file, arguments.seed, arguments.front_end)
     lines = []
     for declaration, count in comparison.calls.items():
-        # Differences name the function by its declaration, too; their other fields are the columns below.
+        # The first field, the declaration, is in the line above the table; the others are its columns.
         rows = [difference[1:] for difference in comparison.differences if difference.function == declaration]
         lines.append(f"{declaration}  {count} calls, differences: {len(rows) or 'none'}")
         if rows:

@@ -196,7 +196,7 @@ def common_front_end(functions: Sequence[Marked], requested_front_end: str | Non
         ExportError: The functions have several front ends; or as for `choose_front_end` and
             `registry.require`.
     """
-    marked = [variant for function in functions for variant in (*function.earlier_marks, function)]
+    marked = [mark for function in functions for mark in (*function.earlier_marks, function)]
     # Reversed, so that the message names the first function of each front end.
     functions_by_front_end = {
         choose_front_end(function, requested_front_end).name: function for function in reversed(marked)

@@ -219,14 +219,14 @@ def build(
     tag = f"{zlib.crc32(' '.join(signature.name for signature in signatures).encode()):08x}"
     progress.step(f"make {', '.join(sorted(kinds))} for {arch.sm}")
     module = parse(ptx.decode())
-    undefined = externs.undefined_functions(module)
+    undefined_functions = externs.undefined_functions(module)
     artifacts: dict[str, bytes] = {}
     compilers: dict[str, str] = {}
     left_out: tuple[LeftOut, ...] = ()
     with link_files.as_export_errors(functions):
         externs.check_declarations(functions, group.links)
         linked_files, private_names = link_files.compile_files(
-            group.links, undefined, arch, tag, externs.callers(functions)
+            group.links, undefined_functions, arch, tag, externs.callers(functions)
         )
         modules = link_files.rename_functions(_llvm_modules(functions), private_names)
         # LTO-IR of the functions alone, into which the link files are merged.
@@ -234,7 +234,7 @@ def build(
         if linked_files:
             ptx = link_files.merge_ptx(functions_ltoir, linked_files, arch, signatures, options)
             module = parse(ptx.decode())
-            undefined = externs.undefined_functions(module)
+            undefined_functions = externs.undefined_functions(module)
         if LTOIR in kinds:
             older_nvvm = target_release.nvvm_for(arch) if target_release and not linked_files else None
             try:
@@ -246,8 +246,9 @@ def build(
                     str(older_nvvm) if older_nvvm else ltoir_tool(arch, merged=bool(linked_files))
                 )
             except PtxlinkError as error:
-                # LTO-IR is dispensable if it cannot be merged, or not be made by an older libNVVM. This
-                # environment's libNVVM has compiled the same LLVM IR to PTX: its errors are raised.
+                # LTO-IR is left out if link files cannot be merged into it, or if an older libNVVM rejects
+                # the functions. Errors of this environment's libNVVM, which has compiled the same LLVM IR to
+                # PTX, are raised.
                 if LTOIR not in dispensable or not (linked_files or older_nvvm):
                     raise
                 left_out = (LeftOut(LTOIR, str(error)),)
@@ -262,7 +263,7 @@ def build(
     if CUBIN in kinds:
         target = Target(arch, target_release.release if target_release else None)
         artifacts[CUBIN], compilers[CUBIN] = compile_one_ptx(ptx, target, options._replace(relocatable=True))
-    externs_by_name = externs.with_signatures(undefined, functions)
+    externs_by_name = externs.with_signatures(undefined_functions, functions)
     return Code(
         arch,
         artifacts,
@@ -280,7 +281,12 @@ def _merge_ltoir(
     linked_files: Sequence[tuple[str, bytes]],
     target_release: TargetRelease | None,
 ) -> bytes:
-    """Merge link files into the LTO-IR of *group*, if linkers of *target_release* can read the result."""
+    """
+    Merge link files into the LTO-IR of *group*.
+
+    Raises:
+        ExportError: Linkers of *target_release* could not read the result, or the merge failed.
+    """
     if target_release:
         target_release.check_ltoir_merge(group.arch)
     return link_files.merge_ltoir(ltoir, linked_files, group.arch, group.functions)
@@ -347,8 +353,9 @@ def _compile_ir(
                 "which of them it refuses."
             ) from error
         try:
-            # The cause may be a missing library, which the front end's error does not name: NVRTC, which it
-            # loads to find libdevice, or libNVVM. Both calls raise LinkError if theirs is missing.
+            # The cause may be a missing library, which the front end's error does not name: libNVVM, or
+            # NVRTC, which the front end loads to find libdevice. These calls load both libraries, and raise
+            # LinkError if one is missing.
             nvrtc.version()
             isa = nvvm.emitted_isa(arch)
         except LinkError as missing_library:
@@ -373,6 +380,7 @@ def _check_prototypes(ptx: Module, signatures: Sequence[abi.Signature], arch: Ar
         if function.defined and function.linkage == "visible"
     }
     for signature in signatures:
+        # The alignment of large structs depends on the release of LLVM in NVVM, which differs by *arch*.
         expected = signature.prototype_for(llvm_ir.NvvmDialect.of(arch))
         if prototypes.get(signature.name) != expected:
             raise ExportError(

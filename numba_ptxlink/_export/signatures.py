@@ -37,8 +37,8 @@ class ResolvedFunction:
         front_end: The front end that compiles it.
         params: The parameters, with the Numba types of the signature.
         result: The Numba type of the result, None if Numba infers it.
-        names: For Numba types that are structs in C: the name, from the function's module, of a record that
-            the header defines; or the struct that C++ has already.
+        names: The C structs of Numba types. For a record that the generated header defines: the name that it
+            has in the function's module. For a struct that C++ code defines already: its `ExistingStruct`.
         symbol: The C name.
         overload: The C++ name and parameter types of a function in a namespace; "" for other functions.
     """
@@ -97,19 +97,17 @@ def resolve(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[ResolvedFunctio
                 cure = "C++ tells overloads apart by their parameters: rename one of them in Python"
             else:
                 module = udf.function.__module__.rpartition(".")[2]
-                cure = f"use name={cnames.propose(f'{module}_{udf.name}', owners_by_name)!r}, for example"
+                legal_name = cnames.closest_legal_name(f"{module}_{udf.name}", owners_by_name)
+                cure = f"use name={legal_name!r}, for example"
             raise AbiError(
                 f"{name!r}, the {language} name of function {udf.function.__qualname__}, is taken by "
                 f"another function of this export, {owner_title}; {cure}."
             )
         return resolved
 
-    return tuple(
-        map_collecting_errors(
-            resolve_uniquely,
-            dict.fromkeys(variant for udf in marked for variant in (*udf.earlier_marks, udf)),
-        )
-    )
+    # A function with several decorators, one for each signature, has the others as its earlier marks.
+    all_marked = dict.fromkeys(mark for udf in marked for mark in (*udf.earlier_marks, udf))
+    return tuple(map_collecting_errors(resolve_uniquely, all_marked))
 
 
 def map_collecting_errors(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
@@ -131,7 +129,7 @@ def map_collecting_errors(function: Callable[[T], R], items: Iterable[T]) -> lis
 
 
 def _resolve(udf: Udf, front_end: FrontEnd) -> ResolvedFunction:
-    """Resolve the signature of one marked function, whose names are not compared with those of others."""
+    """Resolve the signature of one marked function, without a check that its names are unique."""
     title = f"function {udf.function.__qualname__}"
     if not udf.is_overloadable:
         cnames.check_name(udf.name, title)
@@ -156,7 +154,7 @@ def _resolve(udf: Udf, front_end: FrontEnd) -> ResolvedFunction:
         if udf.is_overloadable:
             # The C name contains abbreviations of the types, which differ if the types differ in C++.
             codes = [ctype.code for _, ctype in ctypes]
-            symbol = cnames.propose("_".join([*udf.cxx.namespace.split("::"), udf.name, *codes]))
+            symbol = cnames.closest_legal_name("_".join([*udf.cxx.namespace.split("::"), udf.name, *codes]))
     return ResolvedFunction(udf, front_end, params, result, names, symbol, overload)
 
 

@@ -6,10 +6,10 @@ value into the two. All accesses to the variable are known, aligned, and inside 
 registers, the pieces, can be chosen such that each access covers whole pieces.
 
 A variable stays in memory if an access joins several pieces of less than 32 bits (`joins_narrow_pieces`).
-ptxas would join them by shifts and masks. If one piece is undefined, ptxas assumes arbitrary bits for it,
-also for bits that a mask clears, so the bytes of the other pieces would become wrong. For the same reason
-pieces of less than 32 bits are set to zero first: a load that extends an undefined piece then gives defined
-upper bits. ptxas drops the zero if a store follows.
+ptxas would join them by shifts, masks and `or`. If one piece is undefined, ptxas treats all bits of its
+shifted and masked value as arbitrary, even those that the mask clears. The `or` with that value would then
+change the bytes of the other pieces. For the same reason pieces of less than 32 bits are set to zero first: a
+load that extends an undefined piece then gives defined upper bits. ptxas drops the zero if a store follows.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class Access:
 
         Args:
             instruction: The instruction.
-            find: Returns the register that a name means; None if it means none.
+            find: Returns the register, or the variable as a register without a type, that a name means; None
+                if it means none.
             offset: The offset of the address register from the variable, in bytes.
         """
         form = _access_form(instruction.mnemonic)
@@ -89,9 +90,10 @@ class Access:
         for value in values:
             register = find(value)
             register_bits = ptx.width(register.type) if register else None
-            has_no_register = value == "_" or value.lstrip("- \t\r\n\f")[:1].isdigit()
-            # Other values are variables, which have no width, or elements of vectors, such as %r1.x.
-            if register_bits == 0 or (register is None and not has_no_register):
+            is_discarded_or_immediate = value == "_" or value.lstrip("- \t\r\n\f")[:1].isdigit()
+            # Neither a variable, which `find` returns with a width of 0, nor an element of a vector, such as
+            # %r1.x, which it does not find, can be moved to or from a piece.
+            if register_bits == 0 or (register is None and not is_discarded_or_immediate):
                 return None
             bits.append(register_bits)
         return cls(instruction.guard, is_store, offset + address[1], element_type, values, tuple(bits))
@@ -188,7 +190,10 @@ class RegisterPieces:
         self._pieces: dict[tuple[int, int], str] = {}
         for offset, access_size in sorted(self._ranges):
             if offset % access_size or not 0 <= offset <= size - access_size:
-                raise ValueError(f"an access to {access_size} bytes at offset {offset} of {size}")
+                raise ValueError(
+                    f"an access to {access_size} bytes at offset {offset} is not aligned, or is outside of "
+                    f"the variable of {size} bytes"
+                )
             self._split(offset, access_size)
 
     def __len__(self) -> int:
@@ -225,7 +230,7 @@ class RegisterPieces:
             if value == "_":
                 continue
             if bits is not None and bits < size * 8:
-                raise ValueError(f"{value} has {bits} bits for {size} bytes")
+                raise ValueError(f"{value} has {bits} bits, but the access has {size * 8}")
             if access.is_store:
                 moves.store(value, bits, access.type, offset, size)
             else:
@@ -294,7 +299,7 @@ class _Moves:
         if size == 1 and bits is None:
             number = ptx.parse_integer(source)
             if number is None:
-                raise ValueError(f"{source} is stored to a byte")
+                raise ValueError(f"{source}, which is no integer, is stored to a byte")
             self._add("mov.b16", whole, str(number & 255))
         elif size == 1:
             self._add("cvt.u16.u8", whole, source)

@@ -52,7 +52,8 @@ _FOLDER_FLAGS = re.compile(rb"^(?:-I|--include-path)[ =\n]?(.+)$", re.MULTILINE)
 _FILE_FLAGS = re.compile(rb"^(?:-include|--pre-include)[ =\n]?(.+)$", re.MULTILINE)
 # The text behind a bare __has_include, which names no file: `) && X` in `#if defined(__has_include) && X`.
 _NO_OPERAND = re.compile(rb"\s*(?:$|\)|&&|\|\||//|/\*|,)")
-# Other spellings of "#", and of the backslash that joins two lines.
+# Other spellings of "#", and of the backslash that joins two lines. `_FILE_IN_MACRO` and `_SPLICE` do not
+# match them, so a file that contains one may include names that a scan does not find.
 _DIGRAPHS = (b"%:", b"??=", b"??/")
 # Macros with the time of compilation; names by which code gets the path of its file.
 _TIME_MACROS = (b"__TIME__", b"__DATE__", b"__TIMESTAMP__")
@@ -136,8 +137,9 @@ def find_includes(
         encode(name)
     header_scans = {name: _scan(encode(text)) for name, text in (headers or {}).items()}
     flag_text = b"\n".join(map(encode, flags))
-    # `_scan` finds the file in lines such as '#define -DCONFIG="a.h"'. Each flag becomes such a line, since a
-    # macro may be the item after "-D".
+    # A macro in the flags may be the name of a file. To let `_scan` find it, write each flag as a macro's
+    # definition, such as '#define -DCONFIG="a.h"'; also flags without "-D", which may be
+    # an item of its own.
     directives = [b'#include "%b"' % name for name in _FILE_FLAGS.findall(flag_text)]
     directives += [b"#define %b" % flag for flag in flag_text.split(b"\n")]
     search = _Search([*include_dirs, *map(os.fsdecode, _FOLDER_FLAGS.findall(flag_text))], header_scans)

@@ -14,7 +14,11 @@ DRIVERLESS = PatchTable("driverless")
 
 
 def current_cc() -> tuple[Any, ...]:
-    """Return the compute capability of the device, or numba-cuda's default if there is no device."""
+    """
+    Return the compute capability of the device, or numba-cuda's default if there is no device.
+
+    The result is (major, minor) or (major, minor, letter), such as (9, 0, "a").
+    """
     from numba.cuda import api, compiler
     from numba.cuda.cudadrv.error import CudaDriverError, CudaSupportError
 
@@ -27,7 +31,11 @@ def current_cc() -> tuple[Any, ...]:
 
 
 def requested_cc() -> tuple[Any, ...]:
-    """Return the compute capability of the function that is being compiled, or that of `current_cc`."""
+    """
+    Return the compute capability of the function that is being compiled, or major and minor of `current_cc`.
+
+    numba-cuda's dispatcher compiles for the device without the letter, too.
+    """
     from numba.cuda.core.targetconfig import ConfigStack
 
     # Numba's own helper functions, from `compile_subroutine`, have flags without a compute capability.
@@ -37,7 +45,11 @@ def requested_cc() -> tuple[Any, ...]:
 
 @DRIVERLESS.around("numba.cuda.dispatcher", "get_current_device")
 def _get_current_device(original: Any) -> Any:
-    """Compile a device function that calls others for the requested architecture, without a device."""
+    """
+    Return a device with the requested compute capability, if there is one, instead of the current device.
+
+    numba-cuda compiles a device function for the current device, also when another function calls it.
+    """
     cc = current_context().cc
     return original() if cc is None else SimpleNamespace(compute_capability=cc)
 
@@ -47,15 +59,17 @@ def _compile_device(original: Any, self: Any, args: Any, return_type: Any = None
     """Compile a device function for the requested architecture, again if its code is for another one."""
     from numba.cuda.compiler import CUDACompileResult
 
+    # `variant`, in this package's notes on a library, is the pair for which its code was compiled.
     cc, checked = requested_cc(), current_context().checked
     existing = self.overloads.get(args)
     if isinstance(existing, CUDACompileResult) and notes(existing.library).variant != (cc, checked):
-        # The existing code is for another architecture, or only one of the two checks divisions and indices.
+        # The existing code was compiled for another architecture, or differs from the requested code in
+        # whether it checks divisions and indices.
         del self.overloads[args]
         self.targetctx.remove_user_function(existing.entry_point)
         return_type = existing.signature.return_type
     options = self.targetoptions
-    # On the CPU device, an error names the source line.
+    # A fault on the CPU device names the source line, for which the code needs line numbers.
     if current_context().lineinfo and cpu_device.needs_line_numbers(self.py_func, options):
         self.targetoptions = {**options, "lineinfo": True}
     try:
