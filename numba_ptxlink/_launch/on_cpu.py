@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from numba_ptxlink._cpu import ptx_kernel
+from numba_ptxlink._cpu import host
 from numba_ptxlink._cpu.run import CpuProgram, byte_sizes
 from numba_ptxlink.errors import LaunchError
 
@@ -42,15 +42,15 @@ class HostArrayReader(DeviceArrayReader):
     def read(self, value: Any) -> DeviceArray | None:
         """Return the description of the NumPy array *value*; None if it is no array."""
         try:
-            array = ptx_kernel.as_numpy(value)
+            array = host.as_numpy(value)
         except ValueError as error:
             raise WrongArgumentError(f"it {error}") from error
         if array is None:
             return None
-        self.regions.append(ptx_kernel.array_region(array, f"parameter {self.parameter!r}"))
+        self.regions.append(host.array_region(array, f"parameter {self.parameter!r}"))
         self.keep_alive.append(array)
         return DeviceArray(
-            ptx_kernel.array_address(array),
+            host.array_address(array),
             array.shape,
             array.strides,
             array.itemsize,
@@ -157,8 +157,8 @@ class CpuFunction:
         program.call_elementwise(
             self.name,
             call_count,
-            [(ptx_kernel.array_address(column), column.itemsize) for column in inputs],
-            (ptx_kernel.array_address(outputs), outputs.shape[1]),
+            [(host.array_address(column), column.itemsize) for column in inputs],
+            (host.array_address(outputs), outputs.shape[1]),
             reader.regions,
             self._code.steps,
         )
@@ -189,7 +189,7 @@ class CpuFunction:
         has_numbers = is_array and (kind in _NUMBER_KINDS or arrays.is_optional(self.types, ctype))
         if not (has_records or has_numbers):
             return np.frombuffer(formal.pack(value, reader), dtype).reshape(())
-        value = ptx_kernel.as_numpy(value)
+        value = host.as_numpy(value)
         if arrays.matches_type(self.types, ctype, value.dtype):
             return value
         # `pack` raises the error for a value that does not fit. Numbers are converted together, which is

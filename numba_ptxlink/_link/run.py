@@ -113,7 +113,7 @@ class Linked:
 
             _cpu.require()
             from numba_ptxlink._cpu.checks import parse as parse_checks
-            from numba_ptxlink._cpu.ptx_kernel import PtxKernel
+            from numba_ptxlink._cpu.host import PtxKernel
             from numba_ptxlink._cpu.run import CpuProgram
 
             names = parse_checks(checks)

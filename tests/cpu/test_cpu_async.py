@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cuda_cxx import ptx
 
-from numba_ptxlink._cpu.ptx_kernel import PtxKernel
+from numba_ptxlink._cpu.host import PtxKernel
 from numba_ptxlink._cpu.run import CpuProgram
 from numba_ptxlink.errors import DeviceFaultError
 

@@ -12,7 +12,7 @@ import pytest
 from cuda_cxx import ptx
 
 import numba_ptxlink as pl
-from numba_ptxlink._cpu.ptx_kernel import PtxKernel
+from numba_ptxlink._cpu.host import PtxKernel
 from numba_ptxlink._cpu.run import CpuProgram
 
 CHECKS = ("memcheck", "racecheck", "initcheck", "synccheck")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from cuda_cxx import ptx
 
-from numba_ptxlink._cpu.ptx_kernel import PtxKernel
+from numba_ptxlink._cpu.host import PtxKernel
 from numba_ptxlink._cpu.run import CpuProgram, Region
 from numba_ptxlink._tools.launching import Configuration
 from numba_ptxlink.errors import DeviceFaultError

@@ -15,7 +15,7 @@ from instructions import HEAD, Sample, bits_of, kernel
 from numba_ptxlink import _config
 from numba_ptxlink._cpu import machine_code
 from numba_ptxlink._cpu import run as run_module
-from numba_ptxlink._cpu.ptx_kernel import PtxKernel
+from numba_ptxlink._cpu.host import PtxKernel
 from numba_ptxlink._cpu.run import CpuProgram, Region
 from numba_ptxlink._tools.launching import Configuration
 from numba_ptxlink.errors import DeviceFaultError
@@ -248,7 +248,7 @@ def test_machine_code_comes_from_the_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_PTXLINK_CACHE", str(tmp_path))
     program = (
         "import sys, numpy as np\n"
-        "from numba_ptxlink._cpu.ptx_kernel import PtxKernel\n"
+        "from numba_ptxlink._cpu.host import PtxKernel\n"
         "from numba_ptxlink._cpu.run import CpuProgram\n"
         "program, value = CpuProgram.of(sys.stdin.read()), np.zeros(1, np.int32)\n"
         "PtxKernel(program, 'one')[1, 1](value)\n"

@@ -29,7 +29,7 @@ from programs import CALLS, CXX, RANDOM, units
 from random_ptx import Program
 
 import numba_ptxlink as pl
-from numba_ptxlink._cpu.ptx_kernel import PtxKernel
+from numba_ptxlink._cpu.host import PtxKernel
 from numba_ptxlink._cpu.run import CpuProgram
 
 if TYPE_CHECKING:
