@@ -334,7 +334,7 @@ def build(group: Group, arch: str, *kinds: str) -> Code:
     if target_arch != group.arch:
         functions = tuple(
             dataclasses.replace(
-                function, modules=tuple(llvm_ir.NvvmDialect.of(target_arch).convert(function.modules))
+                function, modules=tuple(llvm_ir.NvvmDialect.of(target_arch).adapt_byval(function.modules))
             )
             for function in group.functions
         )
