@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from .translator import Translator
 
+_F16, _F64 = PtxType("f", 16), PtxType("f", 64)
+# The bits of a quiet NaN without a payload, and modifiers of `cvt` that replace a NaN.
+_QUIET_HALF_NAN, _CHANGES_NAN = 0x7E00, {"relu", "sat"}
 # The bits of 1.0, by type.
 _ONE_BITS = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF << 52}
 # Modifiers of `setp` and `set` that combine the comparison with a predicate.
@@ -251,7 +254,11 @@ def _convert_to_tf32(b: Translator, rounding: str, operands: Sequence[str]) -> N
     rounded = b.emit_op("and", "i32", b.emit_op("add", "i32", bits, increment), -_TF32_UNIT)
     exponent = b.emit_op("and", "i32", bits, _F32_EXPONENT)
     is_finite = b.emit_op("icmp ne", "i32", exponent, _F32_EXPONENT)
-    value = arithmetic.emit_gpu_nan(b, b.select(is_finite, "i32", rounded, bits))
+    if rounding == "rna":
+        # ptxas compiles it to integer instructions, which also cut off the lower bits of a NaN.
+        value = b.select(is_finite, "i32", rounded, b.emit_op("and", "i32", bits, -_TF32_UNIT))
+    else:
+        value = arithmetic.emit_gpu_nan(b, b.select(is_finite, "i32", rounded, bits))
     b.write_register(operands[0], value, 32)
 
 
@@ -330,14 +337,27 @@ def _convert_element(b: Translator, mnemonic: Mnemonic, bits: str) -> str:
     mode = modes[0] if modes else ""
     value = arithmetic.decode(b, source, bits)
     # A GPU ignores `.ftz` in conversions from and to f16, but not bf16.
-    flush = [] if PtxType("f", 16) in (target, source.element) else ["ftz"]
+    flush = [] if _F16 in (target, source.element) else ["ftz"]
     if source.is_float:
         value = arithmetic.apply_modifiers(b, source, value, mnemonic.modifiers, flush)
     if not target.is_float:
         return _convert_to_integer(b, mnemonic, value, mode)
     value = _convert_to_float(b, target, source, value, mode)
     value = arithmetic.apply_modifiers(b, target, value, mnemonic.modifiers, ("sat", "relu", *flush))
-    return arithmetic.encode(b, target, value, mode if mode in arithmetic.ROUNDING_MODES else "rn")
+    result = arithmetic.encode(b, target, value, mode if mode in arithmetic.ROUNDING_MODES else "rn")
+    if (target, source) == (_F16, _F64) and _CHANGES_NAN.isdisjoint(mnemonic.modifiers):
+        return _copy_nan_to_half(b, bits, result)
+    return result
+
+
+def _copy_nan_to_half(b: Translator, double_bits: str, half_bits: str) -> str:
+    """Return *half_bits*; if the double is NaN, a quiet NaN with its sign and upper payload."""
+    double = b.emit_value(f"bitcast i64 {double_bits} to double")
+    sign = b.emit_op("and", "i64", b.emit_op("lshr", "i64", double_bits, 48), 1 << 15)
+    payload = b.emit_op("and", "i64", b.emit_op("lshr", "i64", double_bits, 42), (1 << 9) - 1)
+    nan = b.emit_op("or", "i64", b.emit_op("or", "i64", sign, payload), _QUIET_HALF_NAN)
+    is_nan = b.emit_op("fcmp uno", "double", double, double)
+    return b.select(is_nan, "i16", b.resize(nan, 64, 16), half_bits)
 
 
 def _convert_to_integer(b: Translator, mnemonic: Mnemonic, value: str, mode: str) -> str:

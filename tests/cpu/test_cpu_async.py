@@ -35,6 +35,7 @@ extern "C" __global__ void hexadecimal(const int4* x, int* o) {
     __shared__ int4 tile;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 0x10;"
         :: "r"((unsigned)__cvta_generic_to_shared(&tile)), "l"(x));
+    asm volatile("cp.async.wait_all;" ::: "memory");
     *o = tile.w;
 }
 extern "C" __global__ void phases(int* o) {

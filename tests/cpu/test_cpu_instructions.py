@@ -161,7 +161,8 @@ def to_tf32(bits: np.ndarray) -> np.ndarray:
     exact = bits.view(np.float32).astype(np.float64)
     scale = 2.0 ** (np.maximum(np.frexp(exact)[1], -125) - 11)
     rounded = np.where(np.isfinite(exact), np.trunc(exact / scale + np.copysign(0.5, exact)) * scale, exact)
-    return np.where(np.isnan(exact), 0x7FFFFFFF, rounded.astype(np.float32).view(np.uint32))
+    # A NaN keeps its sign and the bits that a tf32 has, as on an H200.
+    return np.where(np.isnan(exact), bits & 0xFFFFE000, rounded.astype(np.float32).view(np.uint32))
 
 
 ROWS = {

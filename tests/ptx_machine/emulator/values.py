@@ -336,8 +336,12 @@ INTEGRAL = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 def _converted(words: Words) -> Form:
     target, source = words.types
     whole = next((INTEGRAL[flag] for flag in words.flags if flag in INTEGRAL), None)
-    if (source.kind + target.kind, source.bits, target.bits) in (("ff", 16, 64), ("ff", 64, 32)):
-        # Both conversions keep the payload of a NaN as far as it fits, and make the NaN quiet.
+    if (source.kind + target.kind, source.bits, target.bits) in (
+        ("ff", 16, 64),
+        ("ff", 64, 32),
+        ("ff", 64, 16),
+    ):
+        # Conversions from and to doubles keep the payload of a NaN as far as it fits, and make the NaN quiet.
         return Form(target, (source,), lambda x: x.astype(target.dtype) * target.dtype.type(1))
     if target.floating:
         return Form(target, (source,), lambda x: finished((whole(x) if whole else x).astype(target.dtype)))
