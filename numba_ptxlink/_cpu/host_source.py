@@ -251,6 +251,11 @@ class _HostTranslator(Translator):
         """Raise NoHostVersionError, since the fields describe a launch."""
         raise NoHostVersionError(_SHARED_REASON if "shared" in name else self._gpu_only_reason())
 
+    def is_shared_pointer(self, pointer: str) -> str:
+        """Return "false", since the host has no shared memory."""
+        del pointer
+        return "false"
+
     def suspend(self, state: ThreadState, **fields: str) -> None:
         """Raise NoHostVersionError, since there are no other threads to wait for."""
         raise NoHostVersionError(

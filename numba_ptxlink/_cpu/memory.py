@@ -287,8 +287,15 @@ def _emit_compare_and_swap_loop(
     retry_label, after_label = b.unique_name(), b.unique_name()
     b.begin_block(retry_label)
     expected = b.emit_value(f"load i{bits}, ptr {current}")
-    new = arithmetic.emit_arithmetic(b, mnemonic._replace(opcode=operation, modifiers=()), [expected, value])
-    if (mnemonic.type.letter, mnemonic.type.bits) == ("f", 32):
+    is_float32 = (mnemonic.type.letter, mnemonic.type.bits) == ("f", 32)
+    space = _state_space(mnemonic)
+    unmodified = mnemonic._replace(opcode=operation, modifiers=())
+    new = arithmetic.emit_arithmetic(b, unmodified, [expected, value])
+    if is_float32 and operation == "add" and space != "shared":
+        # A GPU adds in global memory with subnormal numbers as zero, in shared memory with their values.
+        flushed = arithmetic.emit_arithmetic(b, unmodified._replace(modifiers=("ftz",)), [expected, value])
+        new = flushed if space == "global" else b.select(b.is_shared_pointer(pointer), "i32", new, flushed)
+    if is_float32:
         new = arithmetic.emit_gpu_nan(b, new)
     old, is_exchanged = _emit_compare_and_swap(b, pointer, bits, expected, new)
     b.emit(f"store i{bits} {old}, ptr {current}")

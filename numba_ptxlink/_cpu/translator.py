@@ -12,7 +12,7 @@ from . import arithmetic
 from .ir_builder import IRBuilder
 from .mnemonics import UnsupportedInstruction, parse_number
 from .nan_bits import Origin
-from .runtime import BlockContext, Fault, Scope, ThreadState, thread_field_offset
+from .runtime import SHARED_START, BlockContext, Fault, Scope, ThreadState, thread_field_offset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -305,6 +305,11 @@ class Translator(IRBuilder):
     def expand(self, name: str, **values: object) -> str:
         """Emit an operation of instructions.ll, such as "%laneid" or "vote.all"; return its result."""
         return self.emit_text(arithmetic.operation_named(name).body, _ContextValues(self, values))
+
+    def is_shared_pointer(self, pointer: str) -> str:
+        """Return an i1: whether a pointer points to the block's shared memory."""
+        address = self.emit_value(f"ptrtoint ptr {pointer} to i64")
+        return self.expand("isspacep.shared", value=address, shared_start=SHARED_START)
 
     def emit_source_location(self) -> None:
         """Add nothing: a fault finds its source line by the index of its statement."""

@@ -284,6 +284,25 @@ def test_blocks_run_on_several_cores(monkeypatch):
         kernel[7, 32](values, total, np.int32(6))
 
 
+def test_float_atomics_flush_in_global_memory_only():
+    """A sum of subnormal numbers is zero, also by a generic address, as on an H200; not in shared memory."""
+    source = """
+    extern "C" __global__ void k(float* x) {
+        __shared__ float s[2];
+        float v = x[0];
+        s[0] = s[1] = v;
+        asm volatile("red.global.add.f32 [%0], %1;" :: "l"(__cvta_generic_to_global(x)), "f"(v));
+        asm volatile("red.add.f32 [%0], %1;" :: "l"(x + 1), "f"(v));
+        asm volatile("red.shared.add.f32 [%0], %1;" :: "l"(__cvta_generic_to_shared(s)), "f"(v));
+        asm volatile("red.add.f32 [%0], %1;" :: "l"(s + 1), "f"(v));
+        x[2] = s[0]; x[3] = s[1];
+    }
+    """
+    values = np.full(4, 3, np.uint32)
+    PtxKernel(CpuProgram.of(ptx(source, "sm_90")), "k")[1, 1](values)
+    assert [0, 0, 6, 6] == values.tolist()
+
+
 def test_a_nan_has_the_bits_of_its_origin():
     """A NaN that was loaded keeps its bits, also as an accumulator; one that was computed has a GPU's."""
     source = """
