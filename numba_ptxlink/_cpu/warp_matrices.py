@@ -121,7 +121,8 @@ def _parse_matrices(
     factor_types = [element_type for element_type in element_types[1:] if element_type in FACTOR_BITS][:2]
     factor_types = ["f16", "f16"] if len(element_types) == 2 else factor_types
     d_type = element_types[0]
-    # C's type is the last one, or before types of A and B such as tf32, which are in `modifiers`, too.
+    # The type of C is the last one. Types such as tf32 may follow, which are those of A and B: they are in
+    # `modifiers`, too.
     c_type = next((candidate for candidate in reversed(element_types) if candidate not in modifiers), "")
     if len(factor_types) < 2 or not {c_type, d_type} <= ACCUMULATOR_TYPES:
         raise UnsupportedInstruction
@@ -139,7 +140,8 @@ def _addresses(
         b: The function under construction.
         matrix: The matrix.
         operand: The operand with the address of the matrix.
-        stride: The number of elements from one row to the next, or else from one column to the next.
+        stride: The number of elements from one row to the next if *by_rows*, else from one column to the
+            next.
         is_shared: Whether *operand* is an address of the shared state space, and not a generic address.
         by_rows: Whether the elements of a row are neighbours in memory, and not those of a column.
     """
@@ -209,8 +211,8 @@ def _multiply(
 ) -> None:
     """Translate `wmma.mma`: D = A * B + C, for *matrices* A, B, C and D."""
     *sources, result = matrices
-    # A copy of the lane's registers is in memory, where other lanes read it: A, B, C, and room for D. Each
-    # matrix begins at a multiple of 8 bytes.
+    # A copy of the lane's registers is in memory, where other lanes read it: A, B, C, and room for D, whose
+    # elements have at most 8 bytes. Each matrix begins at a multiple of 8 bytes.
     offsets, end = [], 0
     for matrix in sources:
         offsets.append(end)

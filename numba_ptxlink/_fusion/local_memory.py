@@ -10,9 +10,10 @@ these registers and of the variable are such instructions, loads and stores, no 
 the variable, and `RegisterPieces` replace it. Bytes that were never written are undefined in memory as in
 registers.
 
-Variables that stay in memory are aligned as a thread's stack is. NVRTC 13.0 reads structures by words of 32
-bits, and declares the variable with an alignment of two bytes. As the only local variable of a kernel, it is
-at the start of the stack, which is aligned; beside the variables of inlined calls, it might not be aligned.
+Variables that stay in memory are aligned as a thread's stack is. NVRTC 13.0 declares a structure of 2-byte
+members with an alignment of only two bytes, but reads it by words of 32 bits. As the only local variable of a
+kernel, it is at the start of the stack, which is aligned; beside the variables of inlined calls, it might not
+be aligned.
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ def _record_use(
         addresses: The addresses that registers hold.
     """
     target, moved = _moved_address(use, addresses)
-    # The target may be written elsewhere, too: all writes must have the same address.
+    # The target may be written elsewhere, too: all writes must move the same address.
     if target and moved and addresses.get(target) == moved:
         moved.slot.address_indices.append(use.statement_index)
         return True

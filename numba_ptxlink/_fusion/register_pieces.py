@@ -2,7 +2,7 @@
 Scalar replacement: split a variable into registers at the boundaries of its accesses.
 
 Example: 8 bytes, stored as `.b64` and loaded as two `.b32`, become two 32-bit registers: the store splits its
-value into the two. All accesses to the variable are known, aligned, and inside of the variable. So the
+value into the two. If all accesses to the variable are known, aligned, and inside of the variable, the
 registers, the pieces, can be chosen such that each access covers whole pieces.
 
 A variable stays in memory if an access joins several pieces of less than 32 bits (`joins_narrow_pieces`).
@@ -34,6 +34,7 @@ _MAX_ACCESS_BYTES = 16
 # An access of 128 bits covers two pieces.
 _MAX_PIECE_BYTES = 8
 _WORD_BYTES = 4
+# Moves have no 8-bit form, so a piece of one byte is the lower half of a register of 16 bits.
 _MIN_REGISTER_BITS = 16
 
 
@@ -72,8 +73,8 @@ class Access:
 
         Args:
             instruction: The instruction.
-            find: Returns the register, or the variable as a register without a type, that a name means; None
-                if it means none.
+            find: Returns the register of a name; for a variable, a register whose type is ""; None for
+                other names.
             offset: The offset of the address register from the variable, in bytes.
         """
         form = _access_form(instruction.mnemonic)
@@ -118,7 +119,7 @@ def _access_form(mnemonic: str) -> tuple[bool, str, int] | None:
 
 
 def _enclosing_ranges(offset: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges, as offset and size, of all larger aligned accesses that contain this range."""
+    """Yield the offset and size of each larger aligned range that contains this range, up to 16 bytes."""
     while size < _MAX_ACCESS_BYTES:
         size *= 2
         yield offset - offset % size, size

@@ -125,7 +125,7 @@ def _matches_typestr(entry: TypeDescription, typestr: str) -> bool:
 
 
 def itemsize(typestr: str) -> int:
-    """Return the bytes of an element: 4 for "<f4" and "<M4[ns]", 12 for "<U3", 3 code points of 4 bytes."""
+    """Return the bytes of an element: 4 for "<f4", 8 for "<M8[ns]", 12 for "<U3": 3 characters of 4."""
     return int(typestr[2:].partition("[")[0]) * (4 if typestr[1] == "U" else 1)
 
 
@@ -141,7 +141,8 @@ class DeviceArrayReader:
         producers: The handles of the streams that write the arrays; the launch waits for their work.
         keep_alive: Objects that have to live until the launch is queued.
         parameter: The name of the parameter whose argument is being read.
-        addresses: The addresses that arguments contain, each with the name of its parameter.
+        addresses: The addresses that arguments contain, each with the name of its parameter. The launch
+            refuses memory that its device cannot access.
     """
 
     stream: int
@@ -289,7 +290,7 @@ def _read_dlpack(value: Any, reader: DeviceArrayReader) -> DeviceArray:
         )
     shape = _integers(shape_address, ndim)
     if strides_address:
-        # DLPack counts elements.
+        # Strides of DLPack count elements, not bytes.
         strides = tuple(stride * size for stride in _integers(strides_address, ndim))
     else:
         strides = contiguous_strides(shape, size, "c")

@@ -1,8 +1,9 @@
 """
 Link for the CPU device: cuLink links to PTX, and cuda.core makes PTX in place of machine code.
 
-This package's libcuda.so.1, which takes the place of NVIDIA's, runs `attach` in its Python interpreter when
-a program calls cuInit. By then, programs and Numba's CUDA targets usually have imported cuda.core.
+The package's libcuda.so.1, which takes the place of NVIDIA's, runs `attach` when a program calls cuInit: in
+the program's Python interpreter, or else in one that the library starts. By then, Python programs and Numba's
+CUDA targets usually have imported cuda.core, so `attach` patches the imported modules.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _RUNTIME_FUNCTIONS = {
 
 
 def attach() -> None:
-    """Patch cuda.core, and register the functions that compile PTX, link it and run kernels."""
+    """Patch cuda.core, and make the device able to compile PTX, link it by `_link`, and run kernels."""
     patch_cuda_core()
     # The device patches again whenever it loads a module: cuda.core may be imported after cuInit.
     device.attach(link=_link, prepare=patch_cuda_core)
@@ -118,6 +119,8 @@ def _linker_type(original: Any) -> type:
 
         numba_ptxlink_original = original
 
+        # The original would start a linker here, which only other types than "cubin" need. Without it, there
+        # is nothing to close, and the logs are empty: errors of `one_ptx` have their log.
         def __init__(self, *object_codes: Any, options: Any = None) -> None:
             self.numba_ptxlink_inputs, self.numba_ptxlink_options = object_codes, options
 

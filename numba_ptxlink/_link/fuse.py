@@ -28,7 +28,7 @@ class Fusion(NamedTuple):
         sources: The inputs before the merge, compiled and checked.
         inputs: The inputs after the merge, which a linker or compiler reads.
         summary: The merge in words, such as "2 PTX as one, 1 call inlined", or why nothing was merged; "" if
-            there was nothing to merge.
+            there was nothing to merge, or the options switch merging off.
         merged_names: The names of the merged PTX inputs; empty if nothing was merged.
         inlined_calls: The number of inlined calls.
         remarks: The calls that were not inlined, and why; a line for each.
@@ -53,11 +53,12 @@ def fuse(sources: Sequence[Input], target: Target, options: Options) -> Fusion:
 
     Args:
         sources: The inputs of a link, compiled and checked.
-        target: The GPU and the CUDA release of the link. If the result is a single PTX module, it gets a
-            version that the release reads.
+        target: The GPU and the CUDA release of the link. If the result is a single PTX module, its PTX
+            version is reduced to one that the release reads.
         options: The options of the link.
     """
     fusion = _merge_if_possible(sources, options)
+    # Without `reduce_version`, the code is for the CUDA release of this environment: PTX keeps its version.
     if target.reduce_version is None or [source.kind for source in fusion.inputs] != [PTX]:
         return fusion
     (ptx,) = fusion.inputs
@@ -80,6 +81,7 @@ def _merge_if_possible(sources: Sequence[Input], options: Options) -> Fusion:
     from numba_ptxlink import cache
     from numba_ptxlink._fusion import NotCombinedError
 
+    # Without other inputs, functions that no kernel calls can be dropped, and calls of weak ones inlined.
     whole_program = len(ptx_inputs) == len(sources) and not options.lto
     inline_all = options.inline_mode == "all"
     key = cache.Key.of(

@@ -49,6 +49,8 @@ def one_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> bytes:
     """
     # The CPU backend implements the functions of the device runtime.
     sources = [source for source in check_inputs(inputs, arch, options) if not backends.is_runtime(source)]
+    # Link-time optimisation needs LTO-IR of all inputs. Without it, LTO-IR is linked alone, and its PTX is
+    # combined with that of the other inputs.
     text = _link_ltoir_to_ptx(sources, arch, options) if options.lto else None
     if text is None:
         ptx_inputs: list[Input] = []
@@ -121,7 +123,7 @@ def _ptx_in(source: Input, arch: Arch) -> list[Input]:
 
 def _missing_ptx_message(source: Input, arch: Arch, newer_archs: Collection[int]) -> str:
     """
-    Return the error for an input without PTX that runs on *arch*.
+    Return the message for an input that has no PTX for *arch* or an older architecture.
 
     Args:
         source: The input.
@@ -189,7 +191,7 @@ def _prepare(text: str, arch: Arch) -> ptx.Module:
 
 def _with_register_limit(module: ptx.Module, limit: int) -> str:
     """
-    Return the text of *module* with *limit* as `.maxnreg` of its kernels.
+    Return the text of *module* with *limit* as `.maxnreg` of the kernels that have none.
 
     The CPU device reads `.maxnreg` for the number of registers that it reports for a kernel.
     """

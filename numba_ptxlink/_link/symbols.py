@@ -180,8 +180,8 @@ def _prototype_conflict(occurrences: Sequence[Symbol]) -> str:
                 f"    {first_prototype}  {first.location}\n    {other_prototype}  {symbol.location}\n"
                 f"In C types: {difference}.\n"
                 "Make the declaration agree with the definition: the types and their order, the result, and "
-                "for structs the size and alignment. A half that is a number (.b16) in one input and the "
-                "struct __half in the other requires lto=True."
+                "for structs the size and alignment. If one input passes a half as a number (.b16), and the "
+                "other as the struct __half, link with lto=True."
             )
     return ""
 
@@ -231,7 +231,7 @@ def _are_compatible(first: Prototype, second: Prototype) -> bool:
     results = [(first.result, second.result)] if first.result and second.result else []
     if not all((a.bits, a.size) == (b.bits, b.size) for a, b in (*pairs, *results)):
         return False
-    # The alignment of a struct decides in which register it begins.
+    # The alignment of a struct, 0 if the prototype has none, decides in which register it begins.
     return all(a.align == b.align or not a.align or not b.align for a, b in pairs)
 
 
