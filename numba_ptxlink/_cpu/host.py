@@ -1,5 +1,5 @@
 """
-Launch kernels of PTX on the CPU, without a manifest that describes their parameters; read NumPy arrays.
+Launch PTX kernels on the CPU, without the manifest in which exports describe parameters; read NumPy arrays.
 
 The memory of each array argument becomes a region that the kernel may access.
 """
@@ -73,7 +73,8 @@ class PtxKernel(Launchable):
 
     PTX has the sizes of parameters, but not their types. So pass a NumPy or ctypes number for a number; a
     NumPy record, a ctypes struct or `bytes` for a struct; and a NumPy array for a pointer, or for an
-    `array_view` with the same number of dimensions. The kernel writes into the memory of the arrays.
+    `array_view` (of numba_ptxlink/array_view.h) with the same number of dimensions. The kernel writes into
+    the memory of the arrays.
 
     Args:
         program: The PTX module that contains the kernel.

@@ -37,7 +37,7 @@ _NO_OPTIONAL = (
 _NO_TRANSPOSE = (
     'numba-cuda-mlir has no transposed arrays; write a[j, i] for a.T[i, j], or choose front_end="numba-cuda"'
 )
-# Features that numba-cuda-mlir lacks, with the cure, by a text that its exceptions contain.
+# Features that numba-cuda-mlir lacks, with the cure. The key is a text in the exception that each one causes.
 _MISSING_FEATURES = {
     "get_literal()": _NO_OPTIONAL,
     "'llvm.extractvalue' op result #0 must be LLVM dialect-compatible": _NO_OPTIONAL,
@@ -59,8 +59,8 @@ _MISSING_FEATURES = {
         'array for each member, pass the records as a parameter, or choose front_end="numba-cuda"'
     ),
     "Cannot unify Function(<numba_cuda_mlir.compiler.ExternFunction": (
-        "numba-cuda-mlir finds no function of `cuda.declare_device` in a module; import it by its name, or "
-        "bind it to a global of the function's module: `name = module.name`"
+        "numba-cuda-mlir cannot call a function of `cuda.declare_device` as `module.name`; import it by its "
+        "name, or bind it to a global of the function's module: `name = module.name`"
     ),
 }
 
@@ -161,7 +161,8 @@ def _compile_to_llvm_ir(  # noqa: PLR0917 - with one caller
         annotations_as_signatures=False,
     )
     target_options = jit(function).targetoptions
-    # CODE_CACHE leaves out the compilation of each callee to PTX, which an export does not use.
+    # CODE_CACHE replaces the step that compiles MLIR to PTX. An export uses no PTX of callees, so that the
+    # replacement skips the step for them.
     patches = (*DRIVERLESS, *C_ABI, *CODE_CACHE)
     with global_compiler_lock, applied(patches), exporting(export):
         mlir_target.ensure_initialized()

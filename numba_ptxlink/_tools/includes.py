@@ -43,6 +43,7 @@ _DIRECTIVE = re.compile(
 )
 _LITERAL = re.compile(rb'"([^"\r\n]+)"|<([^>\r\n]+)>')
 # A macro may be the name of a file: #define CONFIG "config.h", or without quotes, which another macro adds.
+# "=" precedes the name if a flag defines the macro, see `find_includes`.
 _FILE_IN_MACRO = re.compile(
     rb'#[ \t]*define\b[^\r\n"<]*?'
     rb'(?:"([^"\r\n]+\.\w+)"|<([^<>\r\n]+\.\w+)>|[\s=]([A-Za-z_./][\w./+-]*\.[chi]\w*))'
@@ -138,8 +139,8 @@ def find_includes(
     header_scans = {name: _scan(encode(text)) for name, text in (headers or {}).items()}
     flag_text = b"\n".join(map(encode, flags))
     # A macro in the flags may be the name of a file. To let `_scan` find it, write each flag as a macro's
-    # definition, such as '#define -DCONFIG="a.h"'; also flags without "-D", which may be
-    # an item of its own.
+    # definition, such as '#define -DCONFIG="a.h"'; also flags without "-D", since "-D" and 'CONFIG="a.h"' may
+    # be two items.
     directives = [b'#include "%b"' % name for name in _FILE_FLAGS.findall(flag_text)]
     directives += [b"#define %b" % flag for flag in flag_text.split(b"\n")]
     search = _Search([*include_dirs, *map(os.fsdecode, _FOLDER_FLAGS.findall(flag_text))], header_scans)
@@ -194,11 +195,12 @@ class _Search:
         return not pending
 
     def _find(self, scan: _Scan, folder: str, name: str) -> Iterator[tuple[_Scan, str]]:
-        """Record the files that *name* can mean in a file of *folder*; yield the new ones."""
+        """Record the files that *name* can mean in the file of *scan*, in *folder*; yield the new ones."""
         for position, directory in enumerate((folder, *self._include_dirs)):
             path = os.path.join(directory, name)  # noqa: PTH118 - four times faster
             if (file := self._read(path)) is None:
                 continue
+            # The position stands for the directory, so that its path does not change the key.
             line = f"file {scan.digest} {position} {name} {file.scan.digest}"
             self._file_key_lines.setdefault(file.identity, set()).add(line)
             if path not in self.files:

@@ -1,4 +1,5 @@
-/* Copy memory between host and device, and fill it. */
+/* Copy memory between host and device, and fill it. All earlier work has ended, so that streams are ignored. All
+   devices use the memory of the host, so that the contexts of a copy between devices are ignored, too. */
 #include <string.h>
 
 #include "driver.h"
@@ -20,7 +21,7 @@ static CUresult copy(uintptr_t target, uintptr_t source, size_t size, enum direc
   CHECK(check_memory(target, size, direction == DEVICE_TO_HOST || direction == ANY_DIRECTION));
   CHECK(check_memory(source, size, direction == HOST_TO_DEVICE || direction == ANY_DIRECTION));
   memmove((void *)target, (const void *)source, size);
-  set_initialised(target, size, true);
+  set_initialised(target, size, true); /* for initcheck */
   return CUDA_SUCCESS;
 }
 
@@ -68,7 +69,7 @@ struct side {
   size_t pitch, height;
 };
 
-static CUresult set_memory(struct side *side, CUmemorytype type, const void *host, CUdeviceptr device) {
+static CUresult set_location(struct side *side, CUmemorytype type, const void *host, CUdeviceptr device) {
   if (type == CU_MEMORYTYPE_ARRAY) return not_supported("a copy of a CUDA array");
   side->may_be_host = type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_UNIFIED;
   side->start = type == CU_MEMORYTYPE_HOST ? (uintptr_t)host : device;
@@ -84,8 +85,8 @@ static CUresult copy_rows(const CUDA_MEMCPY3D *box) {
   CHECK(require_context(NULL));
   struct side source = {.pitch = box->srcPitch, .height = box->srcHeight};
   struct side target = {.pitch = box->dstPitch, .height = box->dstHeight};
-  CHECK(set_memory(&source, box->srcMemoryType, box->srcHost, box->srcDevice));
-  CHECK(set_memory(&target, box->dstMemoryType, box->dstHost, box->dstDevice));
+  CHECK(set_location(&source, box->srcMemoryType, box->srcHost, box->srcDevice));
+  CHECK(set_location(&target, box->dstMemoryType, box->dstHost, box->dstDevice));
   set_defaults(&source, box);
   set_defaults(&target, box);
   for (size_t z = 0; z < box->Depth; ++z)

@@ -33,8 +33,8 @@ CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint
 /*
  * NVIDIA's static runtime library first requests undocumented tables, so that a program which contains the library
  * cannot run here: report the program. Two kinds of callers contain the library, but do not need the tables: NVIDIA's
- * libraries that link code (libnv*.so), and bindings for Python. Only programs in Python have such bindings, and in
- * these programs `has_started_python` is false, since Python runs before this library is loaded.
+ * libraries that link code (libnv*.so), and bindings for Python. Only programs in Python have such bindings. In these
+ * programs `has_started_python` is false: Python ran already, so that this library has not started it.
  */
 static bool needs_tables(const char *path) {
   const char *name = strrchr(path, '/');

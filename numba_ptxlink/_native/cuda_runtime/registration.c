@@ -61,7 +61,7 @@ static void add_symbol(struct symbol symbol) {
   if (2 * symbol_count >= capacity) {
     const size_t new_capacity = capacity ? 2 * capacity : 256;
     struct symbol *new_symbols = calloc(new_capacity, sizeof *new_symbols);
-    if (!new_symbols) abort(); /* before main, where no error can be returned */
+    if (!new_symbols) abort(); /* nvcc's code, which calls this before main, takes no error */
     for (size_t index = 0; index < capacity; ++index)
       if (symbols[index].host) *find_entry(new_symbols, new_capacity, symbols[index].host) = symbols[index];
     free(symbols);
@@ -214,6 +214,7 @@ char __cudaInitModule(void **handle) {
 void forget_modules(int device) {
   pthread_mutex_lock(&table_lock);
   for (size_t index = 0; index < capacity; ++index) {
+    /* Libraries belong to no device, so that a reset leaves them loaded. */
     if (!symbols[index].registration || symbols[index].registration == &library_kernels) continue;
     symbols[index].registration->modules[device] = NULL;
     symbols[index].functions[device] = NULL;

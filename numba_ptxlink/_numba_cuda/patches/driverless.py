@@ -10,7 +10,7 @@ from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._numba_cuda.context import current_context, notes, override
 
 DRIVERLESS = PatchTable("driverless")
-"""The patches that compile device functions without a driver; both the plugin and an export apply them."""
+"""The patches to compile device functions without a driver; `_plugin.py` and each export apply them."""
 
 
 def current_cc() -> tuple[Any, ...]:
@@ -46,7 +46,7 @@ def requested_cc() -> tuple[Any, ...]:
 @DRIVERLESS.around("numba.cuda.dispatcher", "get_current_device")
 def _get_current_device(original: Any) -> Any:
     """
-    Return a device with the requested compute capability, if there is one, instead of the current device.
+    Return a device with the requested compute capability; the current device if none is requested.
 
     numba-cuda compiles a device function for the current device, also when another function calls it.
     """
