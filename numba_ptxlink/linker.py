@@ -43,6 +43,7 @@ _CHOICES = {"checks": CHECKS, "inline": INLINE, "front_end": FRONT_ENDS}
 def __getattr__(name: str) -> Any:
     # Deferred: links of PTX use neither attribute.
     if name == "PtxLinker":
+        # numba-cuda uses this class in place of its own linker.
         from ._front_end import registry
 
         return registry.get("numba-cuda").package_module("linker").PtxLinker
@@ -100,8 +101,8 @@ def link(
             without effect on any input is refused; if it has no effect on some inputs, the log names them.
         ftz: Whether 32-bit subnormal numbers are flushed to zero.
         prec_div: Whether 32-bit divisions are rounded as by IEEE 754.
-        prec_sqrt: Whether 32-bit square roots are rounded as by IEEE 754. LTO-IR keeps the rounding that it
-            was compiled with.
+        prec_sqrt: Whether 32-bit square roots are rounded as by IEEE 754. Has no effect on LTO-IR, whose
+            compiler chose the rounding of square roots already.
         fast_math: Whether to use fast arithmetic: *ftz* and *fma* are True, and *prec_div* and *prec_sqrt*
             False, if they are None; and functions in CUDA C++ and Python are approximate.
         include_dirs: A directory, or several, that `#include` searches before the toolkit's and this
@@ -115,8 +116,8 @@ def link(
             has to declare all of them.
         nvrtc_flags: Further options for NVRTC, also macros and folders. Flags for *arch*, *debug*,
             *lineinfo*, *max_registers*, *cxx_standard* or arithmetic are refused.
-        extra_flags: Further flags of ptxas, such as "--verbose", or of nvJitLink, such as "-Xnvvm=...",
-            whichever tool links. Flags for which there is a parameter here are refused.
+        extra_flags: Further flags of ptxas, such as "--verbose", which apply whichever tool links, or of
+            nvJitLink, such as "-Xnvvm=...". Flags for which there is a parameter here are refused.
         backend: "auto", "nvptxcompiler", "nvjitlink" or "pynvjitlink"; NUMBA_PTXLINK_BACKEND by default.
             Another tool is never used instead.
         checks: The comparisons before the link. "all": PTX and CUDA C++ with each other, and manifests of
@@ -146,7 +147,7 @@ def link(
     config()
     target_release = None
     if cuda is not None or ptx_isa is not None:
-        # Deferred: most links are for this environment, and the module parses PTX.
+        # Deferred: most links are for this environment, and the module imports the parser of PTX.
         from ._artifacts.target_release import TargetRelease
 
         target_release = TargetRelease.of(cuda, ptx_isa)
@@ -177,16 +178,17 @@ def link(
     ).checked()
     if not inputs:
         raise LinkError("link() needs at least one input.")
-    files = [
+    non_python = [
         read(source, position) for position, source in enumerate(inputs, start=1) if not _is_python(source)
     ]
     python_sources = [source for source in inputs if _is_python(source)]
-    uses_lto = _uses_lto(files, len(python_sources), requested=lto, target_release=target_release)
+    uses_lto = _uses_lto(non_python, len(python_sources), requested=lto, target_release=target_release)
     options = options._replace(lto=uses_lto)
-    option_warnings = check_compile_options(files, options, compiles_source=bool(python_sources))
+    option_warnings = check_compile_options(non_python, options, compiles_source=bool(python_sources))
     compiled_inputs, nvrtc_log, lowered_names = _compile(
-        files, python_sources, gpu, options, source_options, front_end=front_end
+        non_python, python_sources, gpu, options, source_options, front_end=front_end
     )
+    # For another release, the linked PTX is lowered to a version that the release reads.
     target = (
         Target(gpu, target_release.release, target_release.reduce_version) if target_release else Target(gpu)
     )
@@ -196,7 +198,7 @@ def link(
 
 
 def _compile(
-    files: Sequence[Input],
+    non_python: Sequence[Input],
     python_sources: Sequence[Any],
     arch: Arch,
     options: Options,
@@ -205,23 +207,23 @@ def _compile(
     front_end: str | None,
 ) -> tuple[Sequence[Input], str, dict[str, str]]:
     """Compile the CUDA C++ and Python of a link; return the inputs, NVRTC's log and the lowered names."""
-    has_sources = bool(python_sources) or any(source.kind == CU for source in files)
+    has_sources = bool(python_sources) or any(source.kind == CU for source in non_python)
     # `compile_sources` also compares files with the manifests beside them: call it even without sources.
-    if not has_sources and all(source.path is None for source in files):
-        return files, "", {}
+    if not has_sources and all(source.path is None for source in non_python):
+        return non_python, "", {}
     # Deferred: a link of PTX in memory needs neither module.
     from ._link.compile import compile_sources
     from ._tools import nvrtc
 
     # Only CUDA C++ needs the toolkit's headers, and it takes long to find their folders in all packages.
-    toolkit = nvrtc.toolkit_include_dirs() if any(source.kind == CU for source in files) else ()
+    toolkit = nvrtc.toolkit_include_dirs() if any(source.kind == CU for source in non_python) else ()
     folders = (*source_options.include_dirs, nvrtc.INCLUDE_DIR, *toolkit)
     source_options = source_options._replace(
         include_dirs=tuple(map(str, folders)), flags=(*options.to_flags(NVRTC), *source_options.flags)
     )
-    python = _compile_python(python_sources, files, arch, front_end, options) if python_sources else []
+    python = _compile_python(python_sources, non_python, arch, front_end, options) if python_sources else []
     return compile_sources(
-        files, python, arch, source_options, lto=options.lto, compares=options.checks_inputs
+        non_python, python, arch, source_options, lto=options.lto, compares=options.checks_inputs
     )
 
 
@@ -235,7 +237,7 @@ def _check_choices(options: Mapping[str, Any]) -> None:
 
 
 def _compile_python(
-    sources: Sequence[Any], files: Sequence[Input], arch: Arch, front_end: str | None, options: Options
+    sources: Sequence[Any], non_python: Sequence[Input], arch: Arch, front_end: str | None, options: Options
 ) -> list[PythonCode]:
     """Compile the UDFs among *sources*, together, and each Python file."""
     # Deferred: most links have no Python.
@@ -248,7 +250,7 @@ def _compile_python(
         groups.append(("<udfs>", udfs))
     # A UDF may name an LTO-IR file in `link=` that is also an input of this link. Such a file is not merged
     # into the UDF's code, since its symbols would be defined twice.
-    linked_ltoir = {source.code for source in files if source.kind == LTOIR}
+    linked_ltoir = {source.code for source in non_python if source.kind == LTOIR}
     return [
         compile_udfs(name, group, arch, options, front_end=front_end, linked_ltoir=linked_ltoir)
         for name, group in groups
@@ -257,7 +259,7 @@ def _compile_python(
 
 def _is_udf(source: Any) -> bool:
     """Return whether *source* is a function with `@udf` or `@kernel`."""
-    # If *source* is a UDF, its module is imported already.
+    # If *source* is a UDF, the module of the class `Udf` is imported already.
     marks = sys.modules.get(f"{__package__}._export.marks")
     return marks is not None and isinstance(source, marks.Udf)
 
@@ -271,10 +273,14 @@ def _is_python(source: Any) -> bool:
 
 
 def _uses_lto(
-    files: Sequence[Input], python_count: int, *, requested: bool | None, target_release: TargetRelease | None
+    non_python: Sequence[Input],
+    python_count: int,
+    *,
+    requested: bool | None,
+    target_release: TargetRelease | None,
 ) -> bool:
-    """Return whether a link uses LTO: by default if an input is LTO-IR, or if several can all become it."""
-    ltoir_names = tuple(source.name for source in files if source.kind == LTOIR)
+    """Return whether a link uses LTO: by default for LTO-IR, or several inputs, all CUDA C++ or Python."""
+    ltoir_names = tuple(source.name for source in non_python if source.kind == LTOIR)
     if target_release and requested:
         raise LinkError(
             f"Link-time optimisation uses the linker of this environment, which is not for "
@@ -291,4 +297,6 @@ def _uses_lto(
         return False
     if requested is not None:
         return requested
-    return bool(ltoir_names) or (len(files) + python_count > 1 and all(source.kind == CU for source in files))
+    return bool(ltoir_names) or (
+        len(non_python) + python_count > 1 and all(source.kind == CU for source in non_python)
+    )

@@ -110,6 +110,7 @@ def _load_item(arguments: argparse.Namespace) -> Any:
     if source.suffix == ".py":
         from numba_ptxlink.exporter import export
 
+        # With line numbers, errors of the run name the line of Python.
         source = export(source, emit="ptx", lineinfo=True, front_end=arguments.front_end)
     return load(source, device="cpu")[arguments.name]
 

@@ -88,7 +88,7 @@ def _draw(rng: Any, dtype: Any, count: int) -> Any:
         corners = _CORNERS[kind]
         values = rng.choice(np.array(corners, dtype), count)
     else:
-        # A tuple of arrays contains a struct `array_view` for each, for which NumPy has no type.
+        # The only other type is the struct `array_view` of an array in a tuple, which NumPy lacks.
         raise ExportError("no values are drawn for an array in a tuple")
     if kind == "f":
         # Floats that are not corner values have absolute values from about 0.001 to 1,000.

@@ -117,7 +117,8 @@ def split(functions: Sequence[ResolvedFunction], options: Options) -> list[Seque
     changes one group.
     """
     if len(functions) <= _MAX_GROUP_SIZE or options.lineinfo:
-        # Joined PTX has no line numbers, since those of inlined functions (`inlined_at`) would be lost.
+        # Joined PTX lacks the lines where functions were inlined (`inlined_at`), so with line numbers all
+        # functions are compiled at once.
         return [functions]
     groups = []
     start = 0
@@ -146,6 +147,7 @@ def compile_group(functions: Sequence[ResolvedFunction], arch: Arch, options: Op
     """
 
     def lower_one(function: ResolvedFunction) -> LoweredFunction:
+        # Counted as completed when it begins: the count then is the number of the function in progress.
         progress.step(f"compile {function.symbol} for {arch.sm}", completed=1)
         return lower(function, arch, options)
 
@@ -214,8 +216,8 @@ def build(
     """
     arch, functions, signatures = group.arch, group.functions, group.signatures
     ptx = group.ptx
-    # A suffix for the symbols of link files. Two exports that link the same file each contain its functions,
-    # which have different names, so that both exports can be linked to one program.
+    # A suffix for the symbols of link files. Two exports that link the same file each contain its functions:
+    # the suffix makes their names differ, so that both exports can be linked to one program.
     tag = f"{zlib.crc32(' '.join(signature.name for signature in signatures).encode()):08x}"
     progress.step(f"make {', '.join(sorted(kinds))} for {arch.sm}")
     module = parse(ptx.decode())
@@ -225,6 +227,7 @@ def build(
     left_out: tuple[LeftOut, ...] = ()
     with link_files.as_export_errors(functions):
         externs.check_declarations(functions, group.links)
+        # The private names, which have the suffix, by the symbols in the link files.
         linked_files, private_names = link_files.compile_files(
             group.links, undefined_functions, arch, tag, externs.callers(functions)
         )
@@ -236,6 +239,8 @@ def build(
             module = parse(ptx.decode())
             undefined_functions = externs.undefined_functions(module)
         if LTOIR in kinds:
+            # The target release may read only LTO-IR of a libNVVM older than this environment's. nvJitLink,
+            # which merges link files, gives LTO-IR its own release, so that an older libNVVM does not help.
             older_nvvm = target_release.nvvm_for(arch) if target_release and not linked_files else None
             try:
                 if linked_files:
@@ -314,8 +319,8 @@ def _join(groups: Sequence[Group], options: Options) -> Group:
     if len(groups) == 1:
         return groups[0]
     functions = tuple(function for group in groups for function in group.functions)
-    group_counts = Counter(module for group in groups for module in _llvm_modules(group.functions))
-    if any(count > 1 and _SHARED_VARIABLE.search(module) for module, count in group_counts.items()):
+    groups_per_module = Counter(module for group in groups for module in _llvm_modules(group.functions))
+    if any(count > 1 and _SHARED_VARIABLE.search(module) for module, count in groups_per_module.items()):
         # All callers of a function share its `__shared__` memory, which separate groups would duplicate.
         log.debug("a function with shared memory is called in several groups")
     else:

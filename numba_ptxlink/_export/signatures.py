@@ -93,6 +93,7 @@ def resolve(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[ResolvedFunctio
                 f"{owner.function.__module__}.{owner.function.__qualname__} {owner.signature} "
                 f"({owner.source})"
             )
+            # A function in a namespace, without name=, is overloadable: its C name has the parameter types.
             if language == "C++" or udf.is_overloadable:
                 cure = "C++ tells overloads apart by their parameters: rename one of them in Python"
             else:
@@ -105,7 +106,8 @@ def resolve(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[ResolvedFunctio
             )
         return resolved
 
-    # A function with several decorators, one for each signature, has the others as its earlier marks.
+    # A function may have several decorators, one for each signature. `udf` is the mark by the outermost, and
+    # its earlier marks are those by the others.
     all_marked = dict.fromkeys(mark for udf in marked for mark in (*udf.earlier_marks, udf))
     return tuple(map_collecting_errors(resolve_uniquely, all_marked))
 
@@ -148,12 +150,12 @@ def _resolve(udf: Udf, front_end: FrontEnd) -> ResolvedFunction:
     if udf.cxx.namespace and not udf.is_kernel:
         # C++ ignores `restrict` and the result, which may be unknown yet, when it compares overloads.
         unrestricted = [param._replace(restrict=False) for param in params]
-        ctypes = abi.c_signature(udf.name, front_end.types.void, unrestricted, names=names).params
-        type_names = ", ".join(ctype.name for _, ctype in ctypes)
+        c_types = abi.c_signature(udf.name, front_end.types.void, unrestricted, names=names).params
+        type_names = ", ".join(c_type.name for _, c_type in c_types)
         overload = f"{udf.cxx.namespace}::{udf.function.__name__}({type_names})"
         if udf.is_overloadable:
             # The C name contains abbreviations of the types, which differ if the types differ in C++.
-            codes = [ctype.code for _, ctype in ctypes]
+            codes = [c_type.code for _, c_type in c_types]
             symbol = cnames.closest_legal_name("_".join([*udf.cxx.namespace.split("::"), udf.name, *codes]))
     return ResolvedFunction(udf, front_end, params, result, names, symbol, overload)
 
@@ -306,7 +308,7 @@ def _to_numba_type(value: Any, name: str, front_end: FrontEnd, default: Any = No
     ty = type_of(value, front_end)
     if ty is not None:
         return ty
-    # A class of types, such as Optional, which the signature calls.
+    # A class of Numba types, which the signature calls, such as Optional in "Optional(int32)".
     if isinstance(value, type) and issubclass(value, front_end.types.Type):
         return value
     if default is not None:
