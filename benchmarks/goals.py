@@ -87,8 +87,9 @@ class Comparison:
         """
         Return the verdict on this comparison with *bound*: one of `VERDICTS`.
 
-        The bound is missed if three of four turns exceed it, and open if only the median does. With too few
-        processes, the verdict is "not measured".
+        The bound is missed if nine of ten turns exceed it, and open if only the median does. If the ratio is
+        the bound itself, that happens in 1 of 100 runs of ten turns; eight of ten turns exceed it in 1 of 18.
+        With too few processes, the verdict is "not measured".
         """
         if self.wall is None or self.n < MIN_PROCESSES:
             return "not measured"
@@ -96,7 +97,7 @@ class Comparison:
             return "equal"
         if self.wall.median <= bound:
             return "met"
-        return "missed" if self.wall.low > bound else "open"
+        return "missed" if self.wall.first_decile > bound else "open"
 
 
 def comparisons_in(part: str, content: Entry) -> Iterator[Comparison]:
@@ -123,7 +124,7 @@ def noise(content: Entry, entry: Entry, figure: str) -> Spread | None:
         return None
     # Neither of two equal contenders is the peer, so that 1.1 and 1 / 1.1 are the same noise.
     factor = max(ratio.high, 1 / ratio.low)
-    return Spread(1.0, 1 / factor, factor, ratio.n)
+    return Spread(1.0, 1 / factor, factor, ratio.n, 1 / factor)
 
 
 def _figures(entry: Entry, contender: str) -> list[str]:
