@@ -188,7 +188,7 @@ GOALS = (
         "lacks, which takes a tenth of a millisecond",
     ),
     Goal("Python to PTX by numba-cuda", "start", "Python to PTX"),
-    Goal("Python to PTX by numba-cuda-mlir", "mlir", "Python to PTX", 0.7),
+    Goal("Python to PTX by numba-cuda-mlir", "mlir", "Python to PTX", 0.9),
     Goal(
         "`link()` beside nvJitLink",
         "link",
