@@ -47,7 +47,7 @@ processor, and n, the number of processes of each contender. An export compiles 
 for: their processor time and memory are not told.
 
 The noise is measured the same way: one contender runs twice in each turn, and its two processes are compared.
-A median within the noise is *equal*. A bound is *met* by the median, *missed* where nine of ten turns
+A median within the noise is *equal*. A bound is *met* by the median, *missed* where three of four turns
 exceed it, and *open* where the median alone does; with fewer than {goals.MIN_PROCESSES} processes it is
 *not measured*. A goal is *held* if none of its comparisons has missed it.
 

@@ -117,22 +117,12 @@ class Measure:
 
 @dataclass(frozen=True)
 class Spread:
-    """
-    The spread of ratios, one for each turn.
-
-    Args:
-        median: The median.
-        low: The lower quartile.
-        high: The upper quartile.
-        n: The number of ratios.
-        first_decile: The ratio that nine of ten exceed.
-    """
+    """The median and the quartiles of ratios, and the number of ratios: one for each turn."""
 
     median: float
     low: float
     high: float
     n: int
-    first_decile: float
 
     @classmethod
     def of(cls, ratios: Sequence[float]) -> Spread:
@@ -140,8 +130,7 @@ class Spread:
         # `quantiles` needs two values.
         at_least_two = ratios if len(ratios) > 1 else [*ratios, *ratios]
         low, median, high = statistics.quantiles(at_least_two, n=4, method="inclusive")
-        first_decile, *_ = statistics.quantiles(at_least_two, n=10, method="inclusive")
-        return cls(median, low, high, len(ratios), first_decile)
+        return cls(median, low, high, len(ratios))
 
 
 class FailedError(Exception):

@@ -122,7 +122,7 @@ def test_what_a_part_of_the_turns_exceeds_is_open(benchmarks):
     content = results_of(1.03, 1.01)
     samples = content["measures"]["link: two inputs, caches off"]["samples"]["link()"]
     for figure in samples.values():
-        figure["wall"] = [1e-3] * 2 + [1.1e-3] * 8
+        figure["wall"] = [1e-3] * 4 + [1.1e-3] * 6
     (_, comparison) = goals.comparisons_in("link", content)
     assert ("open", "missed") == (comparison.verdict(1.02), goals.verdict_on_goal(["open", "missed"]))
     assert "held" == goals.verdict_on_goal(["open", "met"])
