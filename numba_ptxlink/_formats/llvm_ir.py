@@ -80,7 +80,11 @@ def parameter_names(text: str, function: str) -> list[str]:
 
 
 def _type(words: list[str]) -> str:
-    """Return the type that *words* begin with; attributes and a name may follow."""
+    """
+    Return the type that *words* begin with, as `declared_types` spells it; attributes and a name may follow.
+
+    For example, "[ 4 x i8 ]" for the words `[`, `4`, `x`, `i8`, `]` and `%y`.
+    """
     end, depth = 1, int(words[0] in _OPENING)
     while depth and end < len(words):
         depth += (words[end] in _OPENING) - (words[end] in _CLOSING)

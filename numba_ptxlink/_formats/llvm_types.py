@@ -146,6 +146,7 @@ def _read(tokens: list[str]) -> tuple[Type, list[str]]:
             # The tokens are `addrspace`, `(`, the number and `)`.
             space, remaining = int(remaining[2]), remaining[4:]
         if ty == PointerType():
+            # An opaque pointer, such as `ptr addrspace(3)`, is not followed by a `*`.
             ty = PointerType(space=space)
         else:
             # Skip the `*`.

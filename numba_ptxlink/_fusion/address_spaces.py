@@ -8,9 +8,11 @@ thread is unknown: it may hold an address of shared or local memory, or a part o
 
 Kernel parameters are known because a host has no address of shared, local or parameter memory, which exist
 only while a grid runs ("Device Memory Space Specifiers" and "Dynamic Parallelism" in the CUDA Programming
-Guide). So an address in a known register is one of global memory, whose generic address is the same (PTX ISA,
-"Generic Addressing"). Predicates and branches that compare an address are not analysed. No access becomes
-shared or local: the sum of such an address and an index may be an address of other memory.
+Guide). So an address in a known register is one of global memory. A generic address of global memory is the
+same number (PTX ISA, "Generic Addressing"), so that only the mnemonic of an access changes. Tests of an
+address, as by `isspacep`, are not analysed: an access that a test restricts to global memory may stay
+generic. No access becomes shared or local, since a sum with a shared address may be a global one:
+`shared + (global - shared)`.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from numba_ptxlink._formats import ptx
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    # For each name of a register, the instructions that write it, with the names that are declared there.
+    # For each name, the instructions that write a register of that name, each with its scope. Several blocks
+    # may declare the name, each for a register of its own.
     Writers = Mapping[str, Sequence[tuple[ptx.Instruction, ptx.Scope]]]
 
 _SPACES = frozenset(("global", "shared", "local", "param", "const"))
@@ -53,21 +56,23 @@ def infer_address_spaces(body: Sequence[ptx.Statement], params: Collection[str])
     """
     # The register with the address of each generic access, by the index of the access.
     bases: dict[int, ptx.Register] = {}
-    # Registers of several blocks may have one name. `_unknown_registers` tells them apart for the few names
-    # that addresses depend on: to look up every name here would take most of the time.
+    # `_unknown_registers` looks up which register a name means, for the few names that addresses depend on:
+    # to look up every name here would take most of the time.
     writers: dict[str, list[tuple[ptx.Instruction, ptx.Scope]]] = defaultdict(list)
     for index, statement, scope in ptx.with_scopes(body):
         if not isinstance(statement, ptx.Instruction):
             continue
         destination = statement.operand_text.partition(",")[0].strip()
         if destination[1:].isalnum():
+            # The name of a register, such as %rd1.
             writers[destination].append((statement, scope))
         elif destination and destination[0] != "[":
-            # Several registers, such as {%r1, %r2} or %p1|%p2.
+            # Several registers, such as {%r1, %r2} or %p1|%p2. A store has an address in brackets here.
             for name in ptx.find_names(statement.operands[0]):
                 writers[name].append((statement, scope))
         if _is_generic_access(statement.mnemonic) and (address := statement.address):
-            base = scope.find(address[0])
+            base_name, _ = address
+            base = scope.find(base_name)
             if base and ptx.width(base.type) == 64:
                 bases[index] = base
     unknown = _unknown_registers(bases.values(), writers, params)
@@ -79,12 +84,14 @@ def infer_address_spaces(body: Sequence[ptx.Statement], params: Collection[str])
 def _is_generic_access(mnemonic: str) -> bool:
     """Return whether *mnemonic* accesses memory and names no state space."""
     opcode, *modifiers = mnemonic.split(".")
+    # A state space may have a suffix, as in `ld.shared::cta.u32`.
     return opcode in _ACCESS_OPCODES and _SPACES.isdisjoint(
         modifier.partition("::")[0] for modifier in modifiers
     )
 
 
 def _as_global_access(access: ptx.Statement) -> ptx.Statement:
+    """Return *access* with the state space: `ld.acquire.gpu.global.u32` for `ld.acquire.gpu.u32`."""
     assert isinstance(access, ptx.Instruction)  # noqa: S101 - no other statement is an access
     opcode, *modifiers = access.mnemonic.split(".")
     index = sum(modifier in _ORDER_MODIFIERS for modifier in modifiers)
@@ -96,10 +103,11 @@ def _unknown_registers(
     bases: Iterable[ptx.Register], writers: Writers, params: Collection[str]
 ) -> set[ptx.Register]:
     """Return the unknown registers among *bases* and the registers that they are computed from."""
-    # For each register, the registers that are computed from it: they are unknown if it is.
+    # For each register, the registers that are computed from it: if it is unknown, they are unknown, too.
     readers: dict[ptx.Register, list[ptx.Register]] = {}
     newly_unknown: list[ptx.Register] = []
     pending, seen = list(bases), set(bases)
+    # The writers of each register, once its name is in `resolved_names`.
     writers_of: dict[ptx.Register | None, list[tuple[ptx.Instruction, ptx.Scope]]] = {}
     resolved_names: set[str] = set()
     while pending:
@@ -131,7 +139,12 @@ def _unknown_registers(
 def _source_registers(
     target: ptx.Register, instruction: ptx.Instruction, scope: ptx.Scope, params: Collection[str]
 ) -> list[ptx.Register] | None:
-    """Return the registers from which *instruction* computes *target*; None if it uses anything else."""
+    """
+    Return the registers that decide whether *target* is known after *instruction*, which writes it.
+
+    The result is empty if *target* is known in any case, such as a kernel parameter, and None if it is
+    unknown in any case, such as a value from memory.
+    """
     opcode, *modifiers = instruction.mnemonic.split(".")
     destination, *operands = instruction.operands
     if opcode == "ld":
@@ -140,8 +153,10 @@ def _source_registers(
             address and "param" in modifiers and address[0] in params and not scope.find(address[0])
         )
         return [] if is_kernel_param else None
+    # `cvta.global.u64` and `cvta.to.global.u64`.
     if opcode == "cvta" and modifiers[:-1] in (["global"], ["to", "global"]):
         return []
+    # A destination of several registers, such as %p1|%p2, is not the name of *target*.
     if opcode not in _PURE_OPCODES or destination != target.name:
         return None
     sources = []
@@ -149,10 +164,11 @@ def _source_registers(
     for operand in operands[:2] if opcode == "selp" else operands:
         # An element of a vector, such as %r1.x, belongs to the register.
         register = scope.find(operand.partition(".")[0])
+        # `Scope.find` returns a variable, too, as a register whose type is "".
         if register and register.type:
             sources.append(register)
         elif register or not (operand[:1] == "%" or operand.lstrip("- \t\r\n\f")[:1].isdigit()):
-            # The operand is neither a special register nor a literal: it is the address of a variable in its
-            # state space.
+            # The operand is neither a special register, such as %tid.x, nor a number: it is the address of a
+            # variable, which may be in shared or local memory.
             return None
     return sources

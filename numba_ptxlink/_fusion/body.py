@@ -13,7 +13,8 @@ from .register_pieces import Access, MemorySlot
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Directives in bodies that the parser knows: it takes the next lines for operands of any other directive.
+# Directives in bodies whose end the parser knows. Another directive may have no semicolon, and the parser
+# then takes the next statement for a part of it.
 _KNOWN_DIRECTIVES = frozenset(("loc", "pragma", "branchtargets", "calltargets", "callprototype"))
 # Instructions that may name labels; `call` names those of prototypes.
 _JUMP_OPCODES = ("bra", "brx", "call")
@@ -22,12 +23,12 @@ _STACK_OPCODES = ("alloca", "stacksave", "stackrestore")
 
 @functools.lru_cache(maxsize=1024)
 def _is_recorded_without_names(mnemonic: str) -> bool:
-    """Return whether an instruction is recorded even if it names no symbol."""
-    # A label may begin with `%`, and `symbols` then takes it for a register.
+    """Return whether an instruction matters to inlining even if `ptx.find_symbols` finds no name in it."""
+    # A jump may name a label that begins with `%`, which `ptx.find_symbols` takes for a register.
     opcode = mnemonic.partition(".")[0]
     if opcode in ("ret", *_JUMP_OPCODES, *_STACK_OPCODES):
         return True
-    # `ld.param` or `st.param`: the opcode has two letters.
+    # `ld.param` and `st.param`, whose opcodes have two letters, may have the address in a register.
     return mnemonic.startswith(".param", 2)
 
 
@@ -58,13 +59,14 @@ class Body:
 
     Args:
         function: The function, with a body.
-        statements: The statements of the body, which may differ from those of *function*.
+        statements: The statements of the body; unlike those of *function*, without line numbers, and after
+            inlining with the bodies of other functions.
 
     Attributes:
         call_sites: The calls of functions by name.
         formals: The results, then the parameters of the function, in order.
         returns: The indices of the `ret` instructions.
-        labels: The labels, in order; the values are None.
+        labels: The labels, in order, as the keys of a dict.
         label_indices: The indices of labels, and of statements that may name a label.
         symbols: The names that the body uses and does not declare, without the callees of `call_sites`.
         size: The number of instructions.
@@ -83,6 +85,8 @@ class Body:
         self.size = self.indirect_calls = 0
         self.not_inlinable_reason = ""
         self.formals = tuple(map(MemorySlot, (*function.results, *function.params)))
+        # The results and parameters by name. `_record_declaration` adds the variables of the body, each by
+        # the register that `Scope.find` returns for it.
         self._memory_slots: dict[str | ptx.Register, MemorySlot] = {
             formal.name: formal for formal in self.formals
         }
@@ -102,7 +106,7 @@ class Body:
                     self.not_inlinable_reason = f"it has the directive .{statement.keyword}"
                 self.label_indices.append(index)
                 self._record_use(statement.names, scope)
-        # A branch may come before its label.
+        # Statements before a label may name it, so all labels are known only now.
         self.symbols.difference_update(self.labels)
         if any(
             variable.space != "param" or variable.name[0] == "%"
@@ -120,13 +124,12 @@ class Body:
 
     def _record_declaration(self, index: int, declaration: ptx.Declaration, scope: ptx.Scope) -> None:
         for variable in declaration.variables:
-            self.symbols.update(variable.symbols)
             if variable.space == "param" and variable.name[0] == "%":
                 self.not_inlinable_reason = f"{variable.name} has the name of a register"
             elif variable.space == "param":
                 slot = MemorySlot(variable, index)
-                # If one statement declares several variables, replacing one variable would delete the
-                # declarations of the others: keep them all in memory.
+                # If one statement declares several variables (`a, b` or `a<2>`), replacing one variable would
+                # delete the declarations of the others: keep them all in memory.
                 slot.escapes = len(declaration.variables) > 1 or variable.count is not None
                 self._memory_slots[ptx.Register(scope.block, variable.name, "")] = slot
             elif variable.space not in ("local", "reg"):
@@ -134,7 +137,7 @@ class Body:
                 self.not_inlinable_reason = f"it declares {variable.name} in .{variable.space} memory"
 
     def _slot(self, name: str, scope: ptx.Scope) -> MemorySlot | None:
-        """Return the parameter, result or call argument that *name* means; None if it means another thing."""
+        """Return the .param variable that *name* means: of the function or the body; None for other names."""
         return self._memory_slots.get(scope.find(name) or name)
 
     def _record_instruction(
@@ -163,7 +166,12 @@ class Body:
             self._record_use(names, scope)
 
     def _record_access(self, index: int, instruction: ptx.Instruction, scope: ptx.Scope) -> bool:
-        """Record *instruction* if it loads or stores a variable in .param memory; return whether it does."""
+        """
+        Record *instruction*, an access to .param memory, at the variable that it accesses.
+
+        Returns:
+            Whether registers can replace the access; if not, the caller records another use of the variable.
+        """
         address = instruction.address
         slot = self._slot(address[0], scope) if address else None
         access = Access.of(instruction, scope.find)
@@ -178,8 +186,8 @@ class Body:
         actuals: list[MemorySlot | None] = []
         for name in (*call.results, *call.arguments):
             slot = self._slot(name, scope)
-            # Only a variable that the body declares can be replaced: a parameter of this function that is
-            # passed on stays in memory.
+            # Only a variable that the body declares can be replaced. A parameter of this function that is
+            # passed on stays in memory: it escapes.
             is_declared_here = slot is not None and slot.declaration_index >= 0
             actuals.append(slot if is_declared_here else None)
             if slot and is_declared_here:
@@ -194,7 +202,7 @@ class Body:
             self.call_sites.append(CallSite(index, call.callee, tuple(actuals), len(call.results), scope))
 
     def _record_use(self, names: Iterable[str], scope: ptx.Scope, *, escaping: bool = True) -> None:
-        """Record that a statement uses *names*; if *escaping*, parameters among them escape by this use."""
+        """Record that a statement uses *names*; if *escaping*, the .param variables among them escape."""
         for name in names:
             register = scope.find(name)
             if slot := self._memory_slots.get(register or name):

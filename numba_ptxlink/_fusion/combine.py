@@ -40,14 +40,14 @@ class Combined:
     Several PTX modules as one.
 
     Args:
-        head: The lines before declarations and definitions.
+        head: The lines before all declarations and definitions: the header and pragmas.
         functions: The definition of each function, or a declaration if there is none.
-        variables: Each variable with the text of its definition, or of a declaration if there is none. The
-            variables that an initializer names precede its variable.
+        variables: Each variable with the text of its definition, or of a declaration if there is none. A
+            variable follows the variables that its initializer names.
         aliases: Every alias.
         origins: The index of the module that defines each function, by the function's name.
-        first_declarations: For each module, the offset of the first declaration of each name in its text.
-        files: For each module, the quoted names of the source files by their numbers in `.loc`.
+        first_declarations: For each module, the offset into its text at which each name is first declared.
+        files: For each module, the quoted paths of the source files by their numbers in `.loc`.
     """
 
     head: tuple[str, ...]
@@ -77,7 +77,7 @@ class Combined:
             files = self.files[self.origins[function.name]]
             body = (_renumber_line(statement, files, numbers) for statement in function.body)
             definitions[function.name] = with_body(function, body)
-        file_directives = (f".file {number} {name}\n" for name, number in numbers.items())
+        file_directives = (f".file {number} {path}\n" for path, number in numbers.items())
         return f"{self.with_definitions(definitions)}{''.join(file_directives)}"
 
     def with_definitions(self, definitions: Mapping[str, str]) -> str:
@@ -93,8 +93,8 @@ class Combined:
             for function in self.functions
             if function.kind == "func" and (function.name in definitions or not function.defined)
         ]
-        # Declare kernels that a function names, since it may launch a kernel that is defined after it. The
-        # directives after the parameters, such as .maxntid, remain at the definition.
+        # Declare each kernel that another function names: the function may launch it, and precede its
+        # definition. The directives after the parameters, such as .maxntid, remain at the definition.
         declarations += [
             f"{function.heading.partition(')')[0]});"
             for function in self.functions
@@ -140,18 +140,18 @@ def combine(modules: Sequence[ptx.Module]) -> Combined:
     )
     aliases = [alias for module in modules for alias in module.aliases]
     return Combined(
-        (header, *pragmas),
-        tuple(function for _, function in functions.values()),
-        tuple(variables[name] for name in bottom_up(references)),
-        tuple(aliases),
-        {name: module_index for name, (module_index, function) in functions.items() if function.defined},
-        tuple(map(_first_declarations, modules)),
-        tuple(map(_file_names, modules)),
+        head=(header, *pragmas),
+        functions=tuple(function for _, function in functions.values()),
+        variables=tuple(variables[name] for name in bottom_up(references)),
+        aliases=tuple(aliases),
+        origins={name: index for name, (index, function) in functions.items() if function.defined},
+        first_declarations=tuple(map(_first_declarations, modules)),
+        files=tuple(map(_quoted_paths, modules)),
     )
 
 
-def _file_names(module: ptx.Module) -> dict[str, str]:
-    """Return the quoted names of source files, by their numbers."""
+def _quoted_paths(module: ptx.Module) -> dict[str, str]:
+    """Return the paths of source files, with their quotes, by the numbers of the files."""
     directives = [
         item.text for item in module.items if isinstance(item, ptx.UnparsedItem) and item.keyword == "file"
     ]
@@ -163,23 +163,26 @@ def _renumber_line(
     statement: ptx.Statement, files: Mapping[str, str], numbers: dict[str, int]
 ) -> ptx.Statement:
     """
-    Return a `.loc` with another number of its file, and without `inlined_at`; other statements unchanged.
+    Return a `.loc` with the file's number in the combined module, and without `inlined_at`.
+
+    Other statements are returned unchanged.
 
     Args:
         statement: A statement of a module.
-        files: The quoted names of the module's files, by their numbers in the module.
-        numbers: The number of each quoted name in the combined module; a new name is added.
+        files: The quoted paths of the module's files, by their numbers in the module.
+        numbers: The number of each quoted path in the combined module; a new path is added.
     """
     if not isinstance(statement, ptx.Directive) or statement.keyword != "loc":
         return statement
     _, file, line, column, *_ = statement.text.replace(",", " ").replace(";", " ").split()
-    name = files.get(file, '""')
-    return ptx.Directive(f".loc {numbers.setdefault(name, len(numbers) + 1)} {line} {column}")
+    path = files.get(file, '""')
+    number = numbers.setdefault(path, len(numbers) + 1)
+    return ptx.Directive(f".loc {number} {line} {column}")
 
 
 def _check_module(module: ptx.Module) -> None:
-    """Refuse a module with text that is not understood here: a linker then accepts or rejects it."""
-    # Without "debug" in its target, code is optimised, and its sections only describe source lines.
+    """Refuse a module with text that this package does not understand: the caller leaves it to a linker."""
+    # If the target lacks "debug", the code is optimised, and its sections only describe source lines.
     if "debug" in module.header.target:
         raise NotCombinedError("an input has debug information")
     text = module.text.rstrip("\0")
@@ -217,6 +220,7 @@ def _common_header(modules: Sequence[ptx.Module]) -> str:
     """Return the directives at the head of the combined module: the newest version and GPU of *modules*."""
     versions = [module.header.version for module in modules if module.header.version]
     archs: list[Arch] = []
+    # For each module, the words of `.target` beside the GPU, such as texmode_independent.
     other_words: set[tuple[str, ...]] = set()
     for module in modules:
         gpu_names = [word for word in module.header.target if word.startswith("sm_")]
@@ -229,7 +233,7 @@ def _common_header(modules: Sequence[ptx.Module]) -> str:
         other_words.add(tuple(sorted(set(module.header.target) - set(gpu_names))))
     if len(other_words) > 1:
         raise NotCombinedError("the inputs have different texture modes")
-    # Code for a variant such as sm_90a runs on no other architecture.
+    # Code for a variant such as sm_90a runs on no other architecture, so it must be the target.
     variants = {arch.sm for arch in archs if arch.variant}
     if len(variants) > 1:
         raise NotCombinedError(f"the inputs are for {' and '.join(sorted(variants))}")

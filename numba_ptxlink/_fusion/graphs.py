@@ -1,4 +1,4 @@
-"""Walk graphs: find the nodes that are reachable from others, and order functions after their callees."""
+"""Walk graphs: find the nodes that others reach, and order names after those that they refer to."""
 
 from __future__ import annotations
 
@@ -27,19 +27,26 @@ def reachable(roots: Iterable[T], neighbours_of: Callable[[T], Iterable[T] | Non
     return reached
 
 
-def bottom_up(callees: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the keys of *callees*, each after its callees; the order within cycles is arbitrary."""
+def bottom_up(references: Mapping[str, Sequence[str]]) -> list[str]:
+    """
+    Return the keys of *references*, each after the keys that it refers to.
+
+    For example, functions after their callees. The order within a cycle, as of recursive functions, is
+    arbitrary.
+    """
     order: dict[str, None] = {}
     visited: set[str] = set()
-    stack = [*callees][::-1]
+    stack = [*references][::-1]
     while stack:
         name = stack[-1]
-        # A name is at the top of the stack again when all callees, which were above it, are in the order.
+        # A visited name is at the top again when all names that were put above it are in the order.
         if name in visited:
             order[stack.pop()] = None
         else:
             visited.add(name)
             stack += [
-                callee for callee in reversed(callees[name]) if callee in callees and callee not in visited
+                reference
+                for reference in reversed(references[name])
+                if reference in references and reference not in visited
             ]
     return list(order)

@@ -4,8 +4,9 @@ Inline calls in a PTX module: replace the call by the body of the function.
 ptxas never inlines a function. The body becomes a block, which is a scope of names, so that its registers and
 variables keep their names; labels get new names. A parameter of the function and the variable that the call
 passes for it become one variable with the accesses to both: registers, or local memory if the function takes
-its address. A call stays, with a reason, if a use of the parameter or the variable is unknown, or if a name
-of the function would mean something else in the caller.
+its address, or if an access would join several registers of less than 32 bits. A call stays, with a reason,
+if a use of the parameter or the variable is unknown, or if a name of the function would mean something else
+in the caller.
 """
 
 from __future__ import annotations
@@ -30,20 +31,24 @@ if TYPE_CHECKING:
 
     from .body import CallSite
     from .combine import Combined
-    from .register_pieces import Access, Edits
+    from .register_pieces import Access, Edits, MemorySlot
 
 MAX_SMALL_INSTRUCTIONS = 200
-"""The size up to which a function is inlined at every call, in instructions."""
+"""
+The size up to which a function is inlined at every call, in instructions.
+
+A larger function is inlined only if the module has one call of it, so that no large code is copied.
+"""
 
 MAX_CALLER_INSTRUCTIONS = 50_000
-"""The size up to which a caller may grow, in instructions."""
+"""The size up to which a caller may grow, in instructions: it bounds the time of ptxas."""
 
 MAX_UNREACHED_CHARS = 20_000
 """
 The number of characters up to which unreachable functions are kept, so that ptxas reports errors in them.
 
-PTX that is written by hand is shorter. The functions of a library that no kernel calls would take as long to
-assemble as the library takes to link.
+PTX that is written by hand is shorter. A library is longer, and to assemble the functions of it that no
+kernel calls would take as long as to link the whole library.
 """
 
 # Names that PTX predefines: the sink of an unused result, and the number of lanes of a warp.
@@ -74,9 +79,9 @@ def inline(combined: Combined, *, inline_all: bool = False, whole_program: bool 
     Functions that were never reachable stay, as private ones, up to `MAX_UNREACHED_CHARS` characters in all.
 
     Args:
-        combined: The module. Calls of functions that it does not define stay, and so do calls between
-            functions of one input, whose compiler decided not to inline them.
-        inline_all: Whether to inline calls within one input too, and functions of any size.
+        combined: The module. Calls of functions that it does not define stay.
+        inline_all: Whether to inline functions of any size, and calls between functions of one input, too.
+            Otherwise these calls stay, since the compiler of the input decided not to inline them.
         whole_program: Whether nothing else is linked with the module. Otherwise visible functions stay, and
             calls of weak functions stay, since another input may define the function. In a module without
             kernels, which only other modules can use, visible functions stay in any case.
@@ -101,7 +106,8 @@ class _Inliner:
         self._inline_all = inline_all
         self._bodies = self._read_reachable_bodies()
         self._call_counts = Counter(site.callee for body in self._bodies.values() for site in body.call_sites)
-        # The names that each function uses; after inlining, also those of the inlined functions.
+        # The names that each function uses. After inlining, the names that an inlined function uses are in
+        # the place of that function's own name.
         self._reached_names = {name: body.reached_names for name, body in self._bodies.items()}
         self._not_inlined: list[str] = []
         self._count = 0
@@ -115,6 +121,7 @@ class _Inliner:
     def run(self) -> Inlined:
         """Inline the calls of all functions."""
         callees = {name: [site.callee for site in body.call_sites] for name, body in self._bodies.items()}
+        # Callees first, so that their bodies are complete when they are inlined into callers.
         changed_names = {name for name in bottom_up(callees) if self._inline_calls(name)}
         reached = reachable(self._roots(), self._reached_names.get)
         texts = {
@@ -125,14 +132,15 @@ class _Inliner:
             if name in reached
         }
         text = self._combined.with_definitions(texts)
-        unreached = [function for name, function in self._functions.items() if name not in self._bodies]
-        # Undefined functions that no reachable function calls. Unreachable functions may call them: linkers
-        # allow that, ptxas does not.
-        missing = {function.name for function in self._combined.functions if not function.defined}
-        missing.difference_update(*self._reached_names.values())
-        size = sum(function.end - function.start for function in unreached)
-        if not missing and 0 < size <= MAX_UNREACHED_CHARS:
-            # Keep all functions that are not in the text, since unreachable functions may call inlined ones.
+        never_reached = [function for name, function in self._functions.items() if name not in self._bodies]
+        never_reached_chars = sum(function.end - function.start for function in never_reached)
+        # Undefined functions that no function in `self._bodies` calls. If an unreachable function calls one
+        # of them, linkers accept the module, but ptxas would reject it.
+        undefined = {function.name for function in self._combined.functions if not function.defined}
+        undefined.difference_update(*self._reached_names.values())
+        if not undefined and 0 < never_reached_chars <= MAX_UNREACHED_CHARS:
+            # Keep all functions that are not in the text, also those whose calls are all inlined: a function
+            # that was never reachable may call them.
             text += _as_private(function for name, function in self._functions.items() if name not in reached)
         return Inlined(text, self._count, tuple(self._not_inlined))
 
@@ -148,11 +156,14 @@ class _Inliner:
         bodies: dict[str, Body] = {}
 
         def read_body(name: str) -> set[str] | None:
+            """Add the body of the function *name*, and return the names that it uses; None if undefined."""
             if name not in self._functions:
                 return None
             function = self._functions[name]
             bodies[name] = body = Body(function, strip_debug_lines(function))
             declarations = self._combined.first_declarations[self._combined.origins[name]]
+            # ptxas rejects these names, but would accept them in the combined text, where all declarations
+            # are at the beginning.
             undeclared = {
                 used_name
                 for used_name in body.reached_names.difference(_PREDEFINED)
@@ -218,7 +229,12 @@ class _Inliner:
             yield f"it has {callee.size} instructions and {self._call_counts[site.callee]} calls"
 
     def _inlining_edits(self, caller: Body, site: CallSite) -> Edits:
-        """Return the edits of *caller* that inline the call at *site*."""
+        """
+        Return the edits of *caller* that inline the call at *site*.
+
+        Raises:
+            ValueError: An access of the call's variables cannot be replaced; the message is the reason.
+        """
         callee = self._bodies[site.callee]
         prefix = f"{self._prefix}{self._count}_"
         caller_edits: Edits = {}
@@ -226,30 +242,15 @@ class _Inliner:
         for index, (formal, actual) in enumerate(zip(callee.formals, site.actuals, strict=True)):
             assert actual  # noqa: S101 - `_caller_conflicts` refuses a call with None
             accesses = *actual.accesses.values(), *formal.accesses.values()
-            pieces = (
-                None
-                if formal.address_indices
-                else RegisterPieces(f"%{prefix}{index}_", actual.size, accesses)
-            )
+            new_name = f"{prefix}{index}_"
+            pieces = None if formal.address_indices else RegisterPieces(f"%{new_name}", actual.size, accesses)
+            move: Callable[[Access], list[ptx.Statement]]
             if pieces is None or pieces.joins_narrow_pieces:
-                variable_name = f"{prefix}{index}_"
-                alignment = max(formal.alignment, actual.alignment)
-                declaration = f".local .align {alignment} .b8 {variable_name}[{actual.size}];"
-                caller_edits[actual.declaration_index] = [ptx.declaration(declaration)]
+                caller_edits[actual.declaration_index] = [_local_declaration(new_name, formal, actual)]
                 for address_index in formal.address_indices:
                     address_move = callee.statements[address_index]
-                    assert isinstance(address_move, ptx.Instruction)  # noqa: S101 - it is a `mov`
-                    callee_edits[address_index] = [
-                        ptx.Instruction.of(
-                            address_move.mnemonic,
-                            address_move.operands[0],
-                            variable_name,
-                            guard=address_move.guard,
-                        )
-                    ]
-                move: Callable[[Access], list[ptx.Statement]] = functools.partial(
-                    _local_access, variable_name
-                )
+                    callee_edits[address_index] = [_with_address_of(new_name, address_move)]
+                move = functools.partial(_local_access, new_name)
             else:
                 caller_edits[actual.declaration_index] = pieces.declarations()
                 move = pieces.moves
@@ -289,9 +290,10 @@ def _as_private(functions: Iterable[ptx.Function]) -> str:
         heading = function.heading.removeprefix(".visible").removeprefix(".weak").lstrip()
         body = function.text[slice(*function.body_span)]
         headings.append(f"{heading};\n")
-        bodies.append(
-            f"{heading}\n{ptx.format_body(strip_debug_lines(function)) if '.loc' in body else body}\n"
-        )
+        # Most bodies have no line numbers, and need not be parsed to strip them.
+        if ".loc" in body:
+            body = ptx.format_body(strip_debug_lines(function))
+        bodies.append(f"{heading}\n{body}\n")
     return "".join((*headings, *bodies))
 
 
@@ -329,8 +331,21 @@ def _caller_conflicts(caller: Body, site: CallSite, callee: Body) -> Iterator[st
         yield f"the caller declares another {min(hidden)}"
 
 
+def _local_declaration(name: str, formal: MemorySlot, actual: MemorySlot) -> ptx.Declaration:
+    """Return the declaration of a local variable in place of the parameter *formal* and of *actual*."""
+    alignment = max(formal.alignment, actual.alignment)
+    return ptx.declaration(f".local .align {alignment} .b8 {name}[{actual.size}];")
+
+
+def _with_address_of(name: str, address_move: ptx.Statement) -> ptx.Instruction:
+    """Return a move of a parameter's address, such as `mov.b64 %rd1, argument`, as one of *name*."""
+    assert isinstance(address_move, ptx.Instruction)  # noqa: S101 - it is a `mov`
+    mnemonic, register = address_move.mnemonic, address_move.operands[0]
+    return ptx.Instruction.of(mnemonic, register, name, guard=address_move.guard)
+
+
 def _local_access(name: str, access: Access) -> list[ptx.Statement]:
-    """Return *access* as a load or store of the local variable *name*."""
+    """Return *access* as a load or store of the local variable *name*, as `ld.local.v2.f32` for `.v2.f32`."""
     vector = f".v{len(access.values)}" if len(access.values) > 1 else ""
     value = f"{{{', '.join(access.values)}}}" if vector else access.values[0]
     operands = f"[{name}+{access.offset}]", value

@@ -30,16 +30,20 @@ if TYPE_CHECKING:
     from .register_pieces import Edits
 
 STACK_ALIGNMENT = 16
-"""The alignment of a thread's stack, in bytes."""
+"""The alignment in bytes that ptxas gives a thread's stack."""
 MAX_PIECES = 256
-"""The number of registers that may replace one variable: ptxas would put more into local memory again."""
+"""
+The number of registers that may replace one variable.
 
-# The kinds of address that a conversion takes and gives.
+A thread has at most 255 registers of 32 bits: ptxas would put the others into local memory again.
+"""
+
+# The state space of the address that a conversion takes, and of the one that it gives.
 _CONVERSIONS = {"cvta.local": ("local", "generic"), "cvta.to.local": ("generic", "local")}
 
 
 class _Address(NamedTuple):
-    """The address of the byte of *slot* at *offset*, as an address in the *space* "local" or "generic"."""
+    """The address of the byte at *offset* in *slot*; *space* is "local" or "generic"."""
 
     slot: MemorySlot
     offset: int
@@ -141,7 +145,11 @@ def _addresses(
 def _moved_address(
     use: _Use, addresses: Mapping[ptx.Register, _Address]
 ) -> tuple[ptx.Register | None, _Address | None]:
-    """Return the register that *use* moves an address to, and the address; None for another instruction."""
+    """
+    Return the register to which *use* moves the address of a variable, and the address.
+
+    The result is (None, None) for an instruction that moves no address in *addresses*.
+    """
     mnemonic, _, type_name = use.instruction.mnemonic.rpartition(".")
     operands = use.instruction.operands
     if type_name not in ("b64", "u64", "s64") or len(operands) < 2:

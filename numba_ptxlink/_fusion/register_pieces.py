@@ -2,14 +2,16 @@
 Scalar replacement: split a variable into registers at the boundaries of its accesses.
 
 Example: 8 bytes, stored as `.b64` and loaded as two `.b32`, become two 32-bit registers: the store splits its
-value into the two. If all accesses to the variable are known, aligned, and inside of the variable, the
-registers, the pieces, can be chosen such that each access covers whole pieces.
+value into the two. These registers are called the pieces of the variable; each access covers whole pieces. A
+caller passes all accesses to the variable. For an access that is not aligned, or is outside of the variable,
+`RegisterPieces` raises ValueError.
 
-A variable stays in memory if an access joins several pieces of less than 32 bits (`joins_narrow_pieces`).
-ptxas would join them by shifts, masks and `or`. If one piece is undefined, ptxas treats all bits of its
-shifted and masked value as arbitrary, even those that the mask clears. The `or` with that value would then
-change the bytes of the other pieces. For the same reason pieces of less than 32 bits are set to zero first: a
-load that extends an undefined piece then gives defined upper bits. ptxas drops the zero if a store follows.
+Callers keep a variable in memory if an access would join several pieces of less than 32 bits
+(`joins_narrow_pieces`). ptxas would join them by shifts, masks and `or`. If one piece is undefined, ptxas
+treats all bits of its shifted and masked value as arbitrary, even those that the mask clears. The `or` with
+that value would then change the bytes of the other pieces. For the same reason pieces of less than 32 bits
+are set to zero where they are declared: a load that extends an undefined piece then gives defined upper bits.
+ptxas drops the zero if a store follows.
 """
 
 from __future__ import annotations
@@ -30,8 +32,9 @@ if TYPE_CHECKING:
 VECTOR_LENGTHS = {"v2": 2, "v4": 4, "v8": 8}
 """The number of elements of a vector, by its modifier."""
 
+# An element of type b128.
 _MAX_ACCESS_BYTES = 16
-# An access of 128 bits covers two pieces.
+# An element of 128 bits covers two pieces or more.
 _MAX_PIECE_BYTES = 8
 _WORD_BYTES = 4
 # Moves have no 8-bit form, so a piece of one byte is the lower half of a register of 16 bits.
@@ -49,8 +52,8 @@ class Access:
         offset: The offset from the start of the variable in bytes.
         type: The type of an element without its dot, such as "f32".
         values: The operands that are loaded or stored, one for each element.
-        bits: The width of each operand in bits; None for an immediate or `_`, which discards an
-            element.
+        bits: The width of the register that each operand is; None for an immediate, and for `_`, which
+            discards an element.
     """
 
     guard: str
@@ -69,7 +72,7 @@ class Access:
     @classmethod
     def of(cls, instruction: ptx.Instruction, find: Find, offset: int = 0) -> Access | None:
         """
-        Return *instruction* as an access; None for another form.
+        Return *instruction* as an access; None if it is no load or store that moves could replace.
 
         Args:
             instruction: The instruction.
@@ -105,21 +108,26 @@ def _access_form(mnemonic: str) -> tuple[bool, str, int] | None:
     """
     Return whether *mnemonic* is a store, the type of an element, and the number of elements.
 
-    The result is None if it is no plain load or store.
+    The result is None if it is no load or store, or has several modifiers beside the vector length and type.
     """
     opcode, *modifiers = mnemonic.split(".")
     lengths = [VECTOR_LENGTHS[modifier] for modifier in modifiers if modifier in VECTOR_LENGTHS]
     element_type = modifiers[-1] if modifiers else ""
-    # Beside the vector length, only a state space and a type are understood.
+    # A modifier may remain beside the vector length and the type. Callers check that it is a state space.
     if opcode not in ("ld", "st") or len(modifiers) - len(lengths) > 2:
         return None
     if ptx.width(element_type) not in (8, 16, 32, 64, 128):
         return None
+    # Valid PTX has one vector length at most.
     return opcode == "st", element_type, sum(lengths) or 1
 
 
 def _enclosing_ranges(offset: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield the offset and size of each larger aligned range that contains this range, up to 16 bytes."""
+    """
+    Yield the offset and size of each larger aligned range that contains this range, up to 16 bytes.
+
+    For example, 4 bytes at offset 12 are contained in 8 bytes at offset 8, and in 16 bytes at offset 0.
+    """
     while size < _MAX_ACCESS_BYTES:
         size *= 2
         yield offset - offset % size, size
@@ -137,7 +145,8 @@ class MemorySlot:
         accesses: The loads and stores of the variable, by the index of the statement.
         address_indices: The indices of the instructions that only compute the variable's address.
         calls: The number of calls that pass the variable.
-        escapes: Whether the variable is used in another way, so that other instructions may access its bytes.
+        escapes: Whether the variable has a use that is none of these, so that instructions which are not in
+            *accesses* may access its bytes.
     """
 
     variable: ptx.Variable
@@ -177,7 +186,7 @@ class RegisterPieces:
     Args:
         prefix: The prefix of the registers' names.
         size: The size of the variable in bytes.
-        accesses: All accesses to the variable.
+        accesses: All accesses to the variable. The order has no effect.
 
     Raises:
         ValueError: An access is not aligned, or is outside of the variable.
@@ -209,7 +218,8 @@ class RegisterPieces:
         )
 
     def declarations(self) -> list[ptx.Statement]:
-        """Return the declarations of the registers, and zeros for those of less than a word."""
+        """Return the declarations of the registers, and moves of zero to pieces of one or two bytes."""
+        # The names of the registers by their width in bits.
         registers: dict[int, list[str]] = {}
         for (_, size), name in self._pieces.items():
             registers.setdefault(max(_MIN_REGISTER_BITS, size * 8), []).append(name)
@@ -296,6 +306,7 @@ class _Moves:
             # A register of 128 bits can be split without a temporary copy; an immediate cannot.
             self._spread(source, offset, size)
             return
+        # If several pieces hold the range, the source is moved to a temporary register, which is then spread.
         whole = piece or self._temporary(size * 8)
         if size == 1 and bits is None:
             number = ptx.parse_integer(source)
@@ -316,7 +327,7 @@ class _Moves:
             self._spread(whole, offset, size)
 
     def _join(self, offset: int, size: int) -> str:
-        """Return a register with *size* bytes at *offset*: a piece, or a temporary one joined of pieces."""
+        """Return the register of *size* bytes at *offset*: a piece, or a temporary that joins several."""
         piece = self._pieces.get((offset, size))
         if piece:
             return piece
@@ -327,7 +338,7 @@ class _Moves:
         return whole
 
     def _spread(self, whole: str, offset: int, size: int) -> None:
-        """Move the halves of *whole* to the pieces of the *size* bytes at *offset*."""
+        """Split the register *whole* into the several pieces of *size* bytes at *offset*."""
         half = size // 2
         ranges = (offset, half), (offset + half, half)
         low, high = (self._pieces.get(half_range) or self._temporary(half * 8) for half_range in ranges)

@@ -68,7 +68,9 @@ class CubinReader(NamedTuple):
     Args:
         newest_release: The newest CUDA release whose cubins the reader accepts.
         name: The name in messages.
-        release: The requested CUDA release, if any: the newest installed ptxas up to it is preferred.
+        release: The CUDA release that the caller requested, if the reader is a driver, which also accepts
+            newer minor releases: the newest installed ptxas up to *release* is preferred. None for other
+            readers.
     """
 
     newest_release: Release
@@ -118,15 +120,12 @@ class Tool(NamedTuple):
         self, inputs: Sequence[Input], options: Options, *, makes_ptx: bool = False
     ) -> str:
         """
-        Return the reason why a compiler cannot take the place of a linker; "" if it can.
+        Return the part of a link that a compiler cannot do, in words such as "2 inputs"; "" if it can do all.
 
         Args:
             inputs: The inputs of the link.
             options: The options of the link.
             makes_ptx: Whether the link makes PTX instead of machine code.
-
-        Returns:
-            A noun for messages, such as "2 inputs".
         """
         if makes_ptx:
             return "PTX as its output"
@@ -159,6 +158,7 @@ class Tool(NamedTuple):
         For example: "sm_120, which nvJitLink 12.4 does not support".
         """
         supported = self.archs(release)
+        # The list has sm_90, and not its variant sm_90a.
         if not supported or Arch(*arch.cc) in supported:
             return ""
         return f"{arch.sm}, which {self.title(release)} does not support"
@@ -215,7 +215,7 @@ TOOLS = (
         "pynvjitlink", "nvJitLink", NVJITLINK, _linker_version("pynvjitlink"), newest_tested_isa, _nvrtc_archs
     ),
 )
-"""The tools, in the order in which they are preferred."""
+"""The tools, in the order in which they are preferred: nvPTXCompiler, which is always installed, is first."""
 
 
 class Environment(NamedTuple):
@@ -223,7 +223,7 @@ class Environment(NamedTuple):
     The installed tools.
 
     Args:
-        tools: The tools, in the order in which they are preferred.
+        tools: The tools, in the order in which they are preferred; the first is nvPTXCompiler.
         major: Returns the major version of CUDA of this environment. Drivers in this environment are at least
             as new.
     """
@@ -261,6 +261,7 @@ class Environment(NamedTuple):
             # ptxas runs in a child process, which takes longer: use it only if nvPTXCompiler may be too new.
             if tool.name == "ptxas" and not (options.relocatable or release):
                 continue
+            # A linker makes no code that can be linked further.
             if tool.flag_syntax == PTXAS or not options.relocatable:
                 yield tool
 

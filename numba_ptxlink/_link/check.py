@@ -34,12 +34,13 @@ _FLOAT_PARAM = rb"(\.param\s+(?:\.align\s+\d+\s+)?)\.f(32|64)\b"
 
 def check_inputs(inputs: Sequence[Input], arch: Arch, options: Options) -> tuple[Input, ...]:
     """
-    Return the inputs to link, each once.
+    Return the inputs to link, without repeated ones.
 
     Args:
         inputs: The inputs of the link, after CUDA C++ is compiled.
         arch: The architecture of the link.
-        options: The options of the link. With checks="none", symbols are not compared.
+        options: The options of the link. With checks="none", symbols are not compared, and repeated inputs
+            remain.
 
     Raises:
         LinkError: An input cannot be linked, or inputs contradict each other. Names symbols, inputs and the
@@ -91,6 +92,7 @@ def check_ptx(ptx_inputs: Sequence[Input], *, may_repeat_kernels: bool = False) 
         check_duplicates(
             symbol for symbol in occurrences if not (may_repeat_kernels and symbol.kind == "entry")
         )
+        # The existence of the entry says that the inputs agree; nothing reads its content.
         return cache.Entry({}, b"compared")
 
     cache.cached(key, make)

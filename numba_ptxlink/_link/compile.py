@@ -2,7 +2,8 @@
 Compile the CUDA C++ of a link by NVRTC, and compare its declarations with the functions of exports.
 
 The module `declarations` writes assertions about the declared types, which are appended to a source. Before
-link-time optimisation, each source is also compiled to PTX, whose prototypes are compared.
+link-time optimisation, each source is also compiled to PTX, whose prototypes are compared with those of the
+other inputs.
 """
 
 from __future__ import annotations
@@ -100,6 +101,7 @@ def compile_sources(
     lowered_names: dict[str, str] = {}
     kind = LTOIR if lto else PTX
     sources = _without_duplicates(sources, options)
+    # Child processes compile to PTX while the loop below compiles to LTO-IR.
     ptx_results = _start_ptx_compilations(sources, arch, options) if lto and compares else []
     for source in sources:
         if source.kind != CU:
@@ -125,7 +127,8 @@ def _without_duplicates(sources: Sequence[Input], options: SourceOptions) -> lis
     unique, contents = [], set()
     for source in sources:
         if source.kind == CU and codes.count(source.code) > 1:
-            # Equal text in two folders may include different files: compare the text with its includes.
+            # Equal text in two folders may include different files: compare the text with its includes. The
+            # content is None if an included file is not known; such a source stays.
             content = options.content_of(source.code, _folder_of(source))
             if content in contents:
                 continue
@@ -199,7 +202,8 @@ class _Assertions(NamedTuple):
     Args:
         linked_functions: The functions that are linked with the source, which it may declare.
         required_definitions: The functions that Python functions call, which the source may define.
-        names_maybe_in_namespace: The names of those functions that the source may declare in a namespace.
+        names_maybe_in_namespace: Among the names of all these functions, those that the source may declare in
+            a namespace.
         header_check: CUDA C++ with an `#error` for the header of another export; "" if there is none.
         header_errors: The message for the text of each `#error`.
     """
@@ -243,7 +247,7 @@ def _assertions_for(
     texts = [source.code, *map(includes.encode, options.arguments())]
     texts += (text for path, text in header_texts.items() if path not in generated_headers)
     searched_text = b"\n".join(map(includes.join_lines, texts))
-    # Without a key, the source may include files that are not known here.
+    # Without a key, the source may include files that are not known here, and all functions are compared.
     if found_includes.key is not None:
         linked_functions = declarations.mentioned_functions(searched_text, linked_functions)
         required_definitions = declarations.mentioned_functions(searched_text, required_definitions)
@@ -296,6 +300,7 @@ def _compile_as_declared(
             if error_text in error.log:
                 raise LinkError(message, inputs=(source.name,), log=error.log) from error
         assertion_log = error.log or str(error)
+    # If the source has errors of its own, they are raised here.
     compiled = _compile_logged(source, arch, output, options)
     if not assertion_log:
         return compiled, ""
@@ -322,6 +327,7 @@ def _check_assertion_log(source: Input, assertions: _Assertions, assertion_log: 
     definitions = [function for function in assertions.required_definitions if defined.get(function.name)]
     declarations.raise_contradictions(source.name, declarations.failed_assertions(assertion_log, callees))
     for function in declarations.failed_assertions(assertion_log, definitions):
+        # The message lists two declarations: that of the Python function, and the definition in the source.
         definition = _definition_in(source, function.name)
         listing = f"{function.declaration}  in {function.origin}\n    {definition}"
         contradiction = replace(function, declaration=listing, origin=source.name)

@@ -29,11 +29,13 @@ _LINE_PREFIX = "numba-ptxlink: "
 _ERROR = re.compile(
     r"^(?P<file>[^\n]*?)\(\d+\): (?:catastrophic )?error(?: #\S+)?: (?P<message>.*)$", re.MULTILINE
 )
-_LIMIT = "Error limit reached"
+# A part of NVRTC's message when it stops because of too many errors.
+_ERROR_LIMIT = "Error limit reached"
 # The preprocessor's operator `##`, in all its spellings: a macro that uses it can declare any name.
 _TOKEN_PASTING = (b"##", b"%:%:", b"??=")
-# The kinds of types. A type is represented by its kind plus its size in bytes, such as 16 + 4 for int; the
-# templates below have the same numbers.
+# The kinds of types. A type is represented by its kind plus its size in bytes, such as 16 + 4 for int, and by
+# 0 if it is not compared. Classes have the largest number, since their size has no limit. The templates below
+# have the same numbers.
 _INTEGRAL, _REAL, _VOID, CLASS = 16, 32, 48, 64
 _FLOATING_BYTES = {"float": 4, "double": 8}
 # Names of integers and addresses in C and in LLVM IR: `uint32_t`, `float *`, `i32`, `ptr`.
@@ -43,8 +45,10 @@ _INTEGER_TYPES = (
     *("bool", "char", "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned int"),
     *("long", "unsigned long", "long long", "unsigned long long", "wchar_t", "char16_t", "char32_t"),
 )
-# The templates compare void, arithmetic types, enumerations, addresses, and the sizes of classes. `@T` stands
-# for `__numba_ptxlink_T`: such names are reserved, so that no macro of the source replaces them.
+# The templates compare void, arithmetic types, enumerations, addresses, and the sizes of classes.
+# `@kind<T>::@is` is the number of a type; `@all` compares the types of a list with a list of numbers;
+# `@agrees` does so for the types of a function, and is 1 for what is no function. `@T` stands for
+# `__numba_ptxlink_T`: such names are reserved, so that no macro of the source replaces them.
 _TEMPLATES = """
 namespace @undeclared {}
 using namespace @undeclared;
@@ -236,7 +240,7 @@ def uncompared_reasons(log: str, functions: Iterable[DeclaredFunction]) -> dict[
             reasons.setdefault(origin, message)
     source_errors = [message for origin, message in reasons.items() if origin not in names]
     # An error in the source, or too many errors, may keep NVRTC from evaluating any assertion.
-    if source_errors or not errors or _LIMIT in log:
+    if source_errors or not errors or _ERROR_LIMIT in log:
         first_error = next(iter(source_errors), log.strip().partition("\n")[0])
         reasons = {**dict.fromkeys(names, first_error), **reasons}
     return {name: reasons[name] for name in names if name in reasons}

@@ -68,7 +68,7 @@ def fuse(sources: Sequence[Input], target: Target, options: Options) -> Fusion:
 def _merge_if_possible(sources: Sequence[Input], options: Options) -> Fusion:
     """Merge the PTX among *sources*; if that is not possible, the summary has the reason."""
     ptx_inputs = [source for source in sources if source.kind == PTX]
-    # "all" also inlines the calls inside one input.
+    # "all" also inlines the calls inside one input. A linker that the caller names gets the inputs unmerged.
     min_inputs = 1 if options.inline_mode == "all" else 2
     if (
         options.inline_mode == "none"
@@ -81,7 +81,8 @@ def _merge_if_possible(sources: Sequence[Input], options: Options) -> Fusion:
     from numba_ptxlink import cache
     from numba_ptxlink._fusion import NotCombinedError
 
-    # Without other inputs, functions that no kernel calls can be dropped, and calls of weak ones inlined.
+    # If all inputs are PTX, functions that no kernel calls can be dropped, and calls of weak functions
+    # inlined. With lto, nvJitLink links the merged PTX like one of several inputs.
     whole_program = len(ptx_inputs) == len(sources) and not options.lto
     inline_all = options.inline_mode == "all"
     key = cache.Key.of(

@@ -53,7 +53,7 @@ def check_compile_options(
         unaffected = [
             source.name for source in inputs if option not in _HONOURED_OPTIONS.get(source.kind, ())
         ]
-        # Objects and libraries may contain LTO-IR.
+        # Python is not among *inputs*, and objects and libraries may contain LTO-IR.
         applies_elsewhere = compiles_source or (options.lto and option in _HONOURED_OPTIONS[LTOIR])
         if len(unaffected) == len(inputs) and option in requested and not applies_elsewhere:
             names = ", ".join(unaffected)

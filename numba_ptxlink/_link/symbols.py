@@ -35,7 +35,7 @@ class Symbol(NamedTuple):
         name: The symbol.
         kind: "entry" for a kernel, "func" for a device function, "variable" for data.
         defined: Whether the input defines the symbol, rather than only declares it.
-        linkage: "visible", "extern", "weak", "common"; "" for a kernel without linkage.
+        linkage: "visible", "extern", "weak" or "common"; "" for a kernel that is not declared .visible.
         prototype: The prototype of a device function; None for other symbols.
         line: The 1-based line in the input; 0 if the user has no such text, since a compiler wrote it.
         size: The size of a variable in bytes; 0 if it is not known.

@@ -227,6 +227,7 @@ def rename_symbols(text: str, new_names: Mapping[str, str]) -> str:
     """
     # The pattern matches strings and comments as a whole, so that words in them are not renamed.
     words = rf"({_NO_CODE}|(?<![\w$%.])[A-Za-z_%$][\w$]*(?![\w$.]|\s*<))"
+    # The pattern has one group, so that every second piece is a match, and the others are the text between.
     pieces = _compiled(words).split(text)
     pieces[1::2] = [new_names.get(word, word) for word in pieces[1::2]]
     return "".join(pieces)

@@ -315,7 +315,8 @@ class _Reader:
         texts, starts = lexer.tokens(text, start, stop)
         while delimiter == "=" or (delimiter == ";" and ".pragma" in texts[-4:]):
             # Read on after an initializer, or after a pragma: between the parameters and the body of a
-            # function, `.pragma "nounroll";` does not end the declaration.
+            # function, `.pragma "nounroll";` does not end the declaration. The last four tokens include the
+            # keyword of a pragma with two strings.
             position = stop + 1
             if delimiter == "=":
                 initial_start = token_at(text, position).start
@@ -385,7 +386,11 @@ class _Reader:
         )
 
     def _malformed_end(self, token: Token) -> int:
-        """Return the offset after the malformed text that begins with *token*."""
+        """
+        Return the offset after the malformed text that begins with *token*.
+
+        The text ends with a semicolon or a block, or before the next item.
+        """
         end = token.end
         while token.text != ";":
             if token.text == "{":

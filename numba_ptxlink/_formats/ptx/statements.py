@@ -62,7 +62,11 @@ class Instruction(NamedTuple):
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """The base and the offset in bytes that a load, store or atomic accesses; None for another form."""
+        """
+        The base and the offset in bytes of the address of a load, store or atomic operation.
+
+        None if the operand has no form that `address` reads.
+        """
         # The destination of loads and atomics comes first.
         index = 1 if self.opcode in ("ld", "atom") else 0
         return address(self.operands[index]) if index < len(self.operands) else None
@@ -90,7 +94,7 @@ class Label(NamedTuple):
 
 
 class Directive(NamedTuple):
-    """A directive that is no declaration, such as `.loc` or `.branchtargets`, with its semicolon."""
+    """A directive that is no declaration, with its semicolon: `.branchtargets a, b;`. A `.loc` has none."""
 
     text: str
 
@@ -158,7 +162,11 @@ def _instruction(guard: str, mnemonic: str, operand_text: str) -> Instruction:
 
 
 def address(operand: str) -> tuple[str, int] | None:
-    """Return the base and the offset of an address: ("%rd1", 4) for "[%rd1+4]"; None for another operand."""
+    """
+    Return the base and the offset in bytes of an address: ("%rd1", 4) for "[%rd1+4]".
+
+    None if *operand* is no name in brackets, with or without a constant offset.
+    """
     if operand[:1] != "[" or operand[-1:] != "]":
         return None
     base, plus, offset_text = operand[1:-1].partition("+")
@@ -190,7 +198,8 @@ class Register(NamedTuple):
     type: str
 
 
-# The type, the count and the index of the declaration of a name that is not declared.
+# The type, the count and the index of the declaration of a name that is not declared: no statement comes
+# after the index.
 _UNDECLARED = "", 0, math.inf
 
 
@@ -203,7 +212,7 @@ class Scope:
         outer: The scope around the block; None for the body of the function.
 
     Attributes:
-        resolved: The names that were looked up, with the registers that they mean.
+        resolved: The names that were looked up, with the registers that they mean; None for undeclared names.
     """
 
     __slots__ = "_declared", "_position", "block", "outer", "resolved"
@@ -243,6 +252,7 @@ class Scope:
                 break
             register = scope.find_in_block(name)
             scopes.append(scope)
+        # The name means the same in all scopes that were searched.
         for scope in scopes:
             scope.resolved[name] = register
         return register

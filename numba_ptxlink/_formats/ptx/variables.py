@@ -28,7 +28,7 @@ class Span(NamedTuple):
 
 
 NOWHERE = Span(-1, -1)
-"""The span of the body of a function that is only declared."""
+"""The span of a part that does not exist, such as the body of a function that is only declared."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Variable:
         initial: The initializer as written; "" if there is none.
         attributes: The attributes, such as "managed".
         line: The 1-based line of the name in the module; 0 in a function.
-        start: The offset of the name into the text that was parsed; -1 if there is no such text.
+        start: The offset of the name into the text that was parsed; -1 if the variable was not parsed.
         end: The offset after the name, its dimensions and its initializer.
     """
 
@@ -169,8 +169,9 @@ class Declaration:
     Args:
         text: The statement.
         variables: The variables.
-        linkage_span: The range of the linkage; an empty range at its position if there is none.
-        start: The offset of the statement into the text that was parsed; -1 if there is no such text.
+        linkage_span: The range of the linkage; an empty range at its position if there is none; `NOWHERE` if
+            the statement was not parsed.
+        start: The offset of the statement into the text that was parsed; -1 if it was not parsed.
         end: The offset after the semicolon.
     """
 
@@ -359,7 +360,7 @@ class Cursor:
         while lexer.kind(self.token) == "directive":
             token = self.take()[1:]
             if token == "align":
-                # After the type, the alignment belongs to the target of a pointer.
+                # After the type, as in `.u64 .ptr .global .align 8`, it is that of the target of a pointer.
                 alignment = self.number()
                 variable.alignment = variable.alignment if variable.type else alignment
             elif token == "attribute":
