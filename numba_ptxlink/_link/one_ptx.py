@@ -198,6 +198,6 @@ def _with_register_limit(module: ptx.Module, limit: int) -> str:
     starts = [
         function.body_span.start
         for function in module.functions
-        if function.kind == "entry" and function.defined and "maxnreg" not in function.directives
+        if function.kind == "entry" and function.defined and ".maxnreg" not in function.directives
     ]
     return module.replace({Span(start, start): f".maxnreg {limit}\n" for start in starts})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import re
 import subprocess
 import sys
 from collections import namedtuple
@@ -136,6 +137,15 @@ def test_one_ptx_of_every_backend(backend):
     assert 5 == run(pl.link(whole, arch=ARCH, backend=backend))
     if backend == "nvjitlink":
         assert 5 == run(pl.link(KERNEL, function(5), arch=ARCH, backend=backend))
+
+
+@pytest.mark.parametrize(("directive", "limits"), [("", ["64"]), (".maxnreg 32", ["32"])])
+def test_a_limit_of_registers_leaves_that_of_a_kernel(directive, limits):
+    """On the CPU, max_registers is the limit of the kernels that declare no `.maxnreg`."""
+    heading = KERNEL.partition("\n{")[0]
+    kernel = KERNEL.replace(heading, f"{heading}\n{directive}", 1)
+    ptx = pl.link(kernel, function(5), arch=ARCH, max_registers=64).one_ptx().decode()
+    assert limits == re.findall(r"\.maxnreg (\d+)", ptx)
 
 
 def test_code_for_newer_gpus_names_the_architecture_that_runs_it():

@@ -353,8 +353,9 @@ class _Reader:
         while cursor.accept(".attribute"):
             attributes += cursor.attributes()
         results = cursor.parameters()
-        # A name has no dot. In a word such as `f.pragma`, a directive follows the name without a blank.
-        name, *directives = cursor.take("word").split(".")
+        # A name has no dot. In a word such as `f.noreturn`, a directive follows the name without a blank.
+        name, *words = cursor.take("word").split(".")
+        directives = [f".{word}" for word in words]
         params = cursor.parameters()
         while token := cursor.token:
             if lexer.kind(token) not in ("directive", "number", "word", "string") and token != ",":
