@@ -1,6 +1,7 @@
 """
-Install the import hook, which calls the plugin after modules of numba-cuda and numba-cuda-mlir are imported.
+Install the import hook, which calls the plugin after modules of the front ends are imported.
 
+The front ends are numba-cuda and numba-cuda-mlir; the plugin, numba_ptxlink._plugin, replaces their linkers.
 numba_ptxlink.pth imports this module at every start of the interpreter. So that Python starts quickly, the
 module imports only os and sys. If numba_ptxlink is damaged, imports of the front ends still succeed.
 """
@@ -9,13 +10,13 @@ import os
 import sys
 
 PACKAGES = {"numba.cuda": "numba-cuda", "numba_cuda_mlir": "numba-cuda-mlir"}
-"""The distribution of each front end, by the package whose modules the plugin patches."""
+"""The name of each front end, by the package whose modules the plugin patches."""
 
 PREFIXES = tuple(f"{package}." for package in PACKAGES)
 """The beginnings of the names of modules that the plugin may patch."""
 
 OFF = ("0", "off", "false", "no")
-"""The values of NUMBA_PTXLINK that switch the plugin off, as in numba_ptxlink/_config.py."""
+"""The values of NUMBA_PTXLINK that switch the plugin off: a copy of those in numba_ptxlink/_config.py."""
 
 REDIRECTOR = "_numba_cuda_redirector"
 """
@@ -32,7 +33,8 @@ class Finder:
 
     Attributes:
         names_in_search: The modules that the other finders are searching for at the moment.
-        hooked_modules: For each front end whose import has begun, the modules that the plugin patches.
+        hooked_modules: For each front end whose import has begun, the modules that the plugin patches; an
+            empty set after `leave_unpatched`.
     """
 
     def __init__(self):
@@ -43,10 +45,12 @@ class Finder:
         """
         Return whether the import of *name* has to call this hook: for modules that the plugin patches.
 
-        The result is also True while these modules are unknown, and for `numba` before the redirector.
+        Before the plugin has listed these modules, the result is True for all modules of the front end. It is
+        also True for `numba` before the redirector is imported.
 
-        Must not import: Python holds the import lock of the module *name* here. Another thread that imports
-        the plugin may wait for the lock, so an import of the plugin could wait forever.
+        This method must not import the plugin: Python holds the import lock of the module *name* here.
+        Another thread that imports the plugin may wait for that lock, and this thread for the plugin's, so
+        that neither would continue.
         """
         if name == "numba":
             return REDIRECTOR not in sys.modules
@@ -121,7 +125,7 @@ class Loader:
         return self.loader.create_module(spec)
 
     def exec_module(self, module):
-        # The module's code shall see the original loader: importlib.resources, for example, uses it.
+        # The module's code must see the original loader, which importlib.resources, for example, uses.
         module.__spec__.loader = module.__loader__ = self.loader
         if module.__name__ == "numba":
             redirect_numba_cuda()
@@ -130,6 +134,7 @@ class Loader:
         front_end = front_end_of(module.__name__)
         finder.load_hooked_modules(front_end)
         self.loader.exec_module(module)
+        # The plugin has listed its modules now, and this may be none of them.
         if not finder.may_patch(module.__name__):
             return
         try:
@@ -174,7 +179,7 @@ def remove():
 
 
 def use_device():
-    """Make the CPU the CUDA device of the process, if NUMBA_PTXLINK_DEVICE has a value for that."""
+    """Make the CPU the CUDA device of the process if NUMBA_PTXLINK_DEVICE is "cpu"; exit for other values."""
     try:
         from numba_ptxlink._cpu import device
     except Exception as error:

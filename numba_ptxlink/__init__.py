@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from .inspection import Inspection, SymbolReport, inspect
     from .linker import Linked, link
 
-# The public names of each module. A module is imported at the first use of a name: importing the package is
-# fast.
+# The public names of each module. A module is imported at the first use of one of its names, so importing the
+# package is fast.
 _PUBLIC_NAMES = {
     "_plugin": ("FrontEndStatus", "Status", "disable", "enable", "status"),
     "_arch": ("Arch",),
@@ -123,25 +123,25 @@ def __dir__() -> list[str]:
 
 def _install_hooks() -> None:
     """
-    Install the import hooks if Python has read no `.pth` file; activate front ends that are imported already.
+    Import the modules that `.pth` files usually import, and activate front ends that are imported already.
 
-    Python reads no `.pth` files in directories of PYTHONPATH and of `pip install --target`, neither that of
-    this package nor that of numba-cuda, which imports `_numba_cuda_redirector`. After the import of
-    numba.cuda, the redirector has no effect.
+    Python reads no `.pth` files in directories of PYTHONPATH and of `pip install --target`. The file of this
+    package imports `_numba_ptxlink_hook`. That of numba-cuda imports `_numba_cuda_redirector`, by which
+    `import numba.cuda` imports numba-cuda; after the import of numba.cuda, the redirector has no effect.
     """
     is_numba_cuda_imported = "numba.cuda" in sys.modules
     hooks = ["_numba_ptxlink_hook"]
     if not is_numba_cuda_imported:
         hooks.insert(0, "_numba_cuda_redirector")
     for hook in hooks:
-        # A package that is not installed has no hook.
+        # numba-cuda may be missing, and in a checkout without installation also this package's hook.
         with contextlib.suppress(ImportError):
             importlib.import_module(hook)
-    packages = getattr(sys.modules.get("_numba_ptxlink_hook"), "PACKAGES", ())
-    if is_numba_cuda_imported or any(package in sys.modules for package in packages):
+    front_end_packages = getattr(sys.modules.get("_numba_ptxlink_hook"), "PACKAGES", ())
+    if is_numba_cuda_imported or any(package in sys.modules for package in front_end_packages):
         importlib.import_module("._plugin", __name__).imported_late()
 
 
-# The `.pth` file imports the hook when Python starts.
+# If Python has read the `.pth` file of this package at its start, the hook is imported already.
 if sys.modules.get("_numba_ptxlink_hook") is None:
     _install_hooks()

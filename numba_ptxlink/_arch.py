@@ -8,7 +8,7 @@ from typing import NamedTuple, Union
 
 from .errors import ConfigError
 
-# "sm_90a", "compute_90" or "90".
+# "sm_90a", "compute_90" or "90": the last digit is the minor number.
 _NAMED_ARCH = re.compile(r"(?:sm_|compute_)?(\d+)(\d)([af]?)", re.ASCII)
 # "9.0" or "9.0a".
 _DOTTED_ARCH = re.compile(r"(\d+)\.(\d)([af]?)", re.ASCII)
@@ -49,6 +49,7 @@ class Arch:
         elif isinstance(value, tuple) and len(value) in (2, 3):
             major, minor, *rest = value
             variant = rest[0] if rest else ""
+            # Not isinstance: True is an int, too.
             are_integers = type(major) is int and type(minor) is int
             if are_integers and major > 0 and 0 <= minor <= 9 and variant in ("", "a", "f"):
                 return cls(major, minor, variant)
@@ -96,9 +97,10 @@ def dotted(version: tuple[int, ...] | None) -> str:
 
 
 OLDEST_ISA = PtxVersion(7, 0)
-"""The oldest PTX ISA that is distinguished: older versions, and targets up to sm_80, count as this one."""
+"""The PTX ISA of CUDA 11.0. Older versions, and those that introduced targets up to sm_80, count as 7.0."""
+# The newest CUDA release with whose tools this package was tested.
 _NEWEST_TESTED_RELEASE = (13, 5)
-# The last minor release of each major release of CUDA; that of 13 is not known yet, and 99 allows any.
+# The last minor release of each major release of CUDA. That of 13 is not known yet: 99 allows any.
 _LAST_MINORS = {11: 8, 12: 9, 13: 99}
 
 # The targets by the PTX version that introduced them, from the release notes in the PTX ISA manual.
@@ -118,7 +120,8 @@ def newest_isa(release: tuple[int, int]) -> PtxVersion | None:
     """
     Return the newest PTX ISA that a CUDA *release* reads; None for an unknown release.
 
-    The release notes in the PTX ISA manual name the release that introduced each version.
+    The release notes in the PTX ISA manual name the release that introduced each version. A future release
+    13.x is expected to read PTX 9.x.
 
     Args:
         release: (major, minor) of a toolkit, or the CUDA version of a driver.
@@ -133,7 +136,7 @@ def newest_isa(release: tuple[int, int]) -> PtxVersion | None:
 
 
 def newest_tested_isa(release: tuple[int, int]) -> PtxVersion | None:
-    """Return the newest PTX ISA that CUDA *release* reads; None for a release newer than all tested ones."""
+    """Return the newest PTX ISA that CUDA *release* reads; None if it is unknown or newer than all tested."""
     return newest_isa(release) if release <= _NEWEST_TESTED_RELEASE else None
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# The import hook has a copy of these values, since it imports nothing of this package.
+# The values of NUMBA_PTXLINK that mean "0". The import hook has a copy: it must not import this package.
 _OFF_VALUES = ("0", "off", "false", "no")
 _MODES = ("1", *_OFF_VALUES, "auto")
 Backend = Literal["auto", "nvptxcompiler", "nvjitlink", "pynvjitlink"]
@@ -31,14 +31,17 @@ INLINE: tuple[str, ...] = get_args(Inline)
 FRONT_ENDS: tuple[str, ...] = get_args(FrontEndName)
 # Checks of kernels on the CPU, by the names of compute-sanitizer's tools.
 CPU_CHECKS = ("memcheck", "initcheck", "racecheck", "synccheck")
+# As MAX_DEVICES in _native/cuda_driver/driver.h, the size of its tables.
 MAX_CPU_DEVICES = 16
+# Machines have fewer cores: a larger number is a typing error.
 _MAX_CPU_THREADS = 1024
-# The schemes of URLs of stores that `cache.tiered` connects to.
+# The schemes of URLs of Redis servers, which are stores of the cache: `cache.tiered` connects to them.
 STORES = ("redis", "rediss", "unix")
 # The patterns are not compiled here, since most processes do not set the variables that they read.
-# A size is a number, a unit and "B", such as "2GiB", "500 MB" or "1.5tb".
+# A size is a number, a unit and "B", such as "2GiB", "500 MB" or "1.5tb". A float holds 15 digits exactly.
 _SIZE = r"(\d{1,15}(?:\.\d+)?)\s*([kmgt]?)i?b"
-# A URL, such as "redis://host:6379/0", comes last: it contains the character that separates directories.
+# The URL in "/first:/second:redis://host:6379/0" comes last: a URL contains the colon, which separates
+# directories.
 _URL = rf"(?i)(?:^|(?<={re.escape(os.pathsep)}))(?:{'|'.join(STORES)})://.*$"
 _LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 _SECRET_FIELDS = ("cache_url", "cache_secret")
@@ -76,14 +79,17 @@ class Config(NamedTuple):
         mode: NUMBA_PTXLINK: `1`, `0` or `auto`. Whether Numba uses this package's linker: always, never, or
             only if the driver is older than the toolkit. `off`, `false` and `no` mean `0`.
         backend: NUMBA_PTXLINK_BACKEND: `auto`, `nvptxcompiler`, `nvjitlink` or `pynvjitlink`. The tool that
-            links; a link that the named tool cannot do is an error. The cubins of exports are not linked.
-        checks: NUMBA_PTXLINK_CHECKS: `all` or `none`. Whether PTX and manifests are compared before a link.
+            links; a link that the named tool cannot do is an error. Exports, whose cubins are not linked,
+            ignore it.
+        checks: NUMBA_PTXLINK_CHECKS: `all` or `none`. Whether a link first compares the declarations and
+            definitions in its inputs, and those in the manifests of exports.
         inline: NUMBA_PTXLINK_INLINE: `auto`, `all` or `none`. Which calls between PTX inputs are inlined.
-        log_level: NUMBA_PTXLINK_LOG: Unset, `debug`, `info`, `warning`, `error` or `critical`. The messages
-            of the logger `numba_ptxlink` that stderr shows, unless the program has configured logging.
+        log_level: NUMBA_PTXLINK_LOG: Unset, `debug`, `info`, `warning`, `error` or `critical`. The lowest
+            level of the messages of the logger `numba_ptxlink` that stderr shows, unless the program has
+            configured logging.
         cache: NUMBA_PTXLINK_CACHE: `1`, `0`, directories separated by colons, or a Redis URL, which comes
             last. Whether and where the results of compilers and linkers are kept.
-        cache_dirs: The directories in NUMBA_PTXLINK_CACHE, in order; empty for the user's own.
+        cache_dirs: The directories in NUMBA_PTXLINK_CACHE, in order; empty for the user's cache directory.
         cache_url: The URL of the Redis server in NUMBA_PTXLINK_CACHE; None if there is no URL.
         cache_size: NUMBA_PTXLINK_CACHE_SIZE: `2GiB`, or a number with a unit from `B` to `TiB`. The soft
             limit of the directory that is written. `kB` means `KiB`.
@@ -180,7 +186,7 @@ def _parse_cpu_checks(value: str) -> tuple[str, ...]:
 
 
 def _parse_cache(value: str) -> tuple[bool, tuple[str, ...], str | None]:
-    """Return whether there is a cache, its directories (() for the user's own), and its URL or None."""
+    """Return whether there is a cache, its directories (() for the user's cache directory), and its URL."""
     if value in ("", "0", "1"):
         return value != "0", (), None
     match = re.search(_URL, value)
@@ -202,7 +208,7 @@ def _parse_size(value: str) -> int:
     match = re.fullmatch(_SIZE, value.lower())
     byte_count = 0
     if match:
-        # The place of a prefix in this text is the power of 1024.
+        # The position of the prefix in this text is the power of 1024: 0 without a prefix, 1 for "k".
         power = " kmgt".index(match[2] or " ")
         byte_count = int(float(match[1]) * 1024**power)
     if byte_count <= 0:
@@ -229,12 +235,13 @@ def config() -> Config:
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the variables in *environ* that only begin like those of this package, each with the cure."""
+    """Return the names in *environ* that begin with NUMBA_PTXLINK and are unknown, each with the cure."""
     names = sorted(name for name in environ if name.startswith(VARIABLES[0]) and name not in VARIABLES)
     if not names:
         return []
     from difflib import get_close_matches
 
+    # Without a cutoff, three names for each: the most similar ones, however different they are.
     similar = {name: get_close_matches(name, VARIABLES, cutoff=0) for name in names}
     return [(name, f"correct its name to {' or '.join(similar[name])}, or unset it") for name in names]
 

@@ -31,13 +31,14 @@ class Lock:
 
     def __init__(self, forget: Callable[[], object] | None = None) -> None:
         self._forget = forget
-        # `Lock` has no __enter__ in Python, since an interrupt there would leave the lock held.
+        # `Lock` has no methods for `with`: Ctrl-C in an `__enter__` in Python would leave the lock held. That
+        # of an RLock is in C, where no signal is handled.
         self.held = threading.RLock()
         _locks.add(self)
 
     def renew(self) -> None:
         """Replace the lock, in a process that has just been forked and has one thread."""
-        # If the fork was inside a `with` block, its end releases the old lock.
+        # If the process was forked inside a `with` block, the end of the block releases the old lock.
         self.held = threading.RLock()
         if self._forget is not None:
             self._forget()

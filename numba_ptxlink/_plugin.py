@@ -1,11 +1,14 @@
 """
-Activate the plugin: `enable`, `disable`, `status`, and functions for the import hook and the entry points.
+Activate the plugin, which replaces the linkers of numba-cuda and numba-cuda-mlir, the front ends.
 
-The hook calls `imported` after each module in `hooked()` has run. The entry points call `init`, and a late
-import of the package calls `imported_late`, for modules that are imported already. All of these functions may
-be called repeatedly, and handle each front end separately: see `_front_end.activation`. No function
-raises an exception: a wrong variable or a damaged installation causes a warning, and is the reason in
-`status()`. Therefore the other modules of the package are imported on demand.
+Programs call `enable`, `disable` and `status`. The import hook calls `imported` after each module in
+`hooked()` has run. For modules that are imported already, front ends call `init`, the entry point in
+pyproject.toml, and an import of this package without the hook calls `imported_late`. All functions may be
+called repeatedly, and handle each front end separately: see `_front_end.activation`.
+
+`imported`, `init` and `imported_late` never raise an exception, since imports would fail: a wrong variable or
+a damaged installation causes a warning, and is the reason in `status()`. So that this module can be imported
+even then, it imports most of the package on demand.
 """
 
 from __future__ import annotations
@@ -90,6 +93,7 @@ class Status(NamedTuple):
 
 def _free_compiler_locks() -> None:
     """Free the locks of the loaded front ends' compilers, in a forked child."""
+    # If the registry is not imported, no front end is loaded.
     registry = sys.modules.get(f"{__package__}._front_end.registry")
     for front_end in registry.loaded_front_ends() if registry is not None else ():
         front_end.free_compiler_lock()
@@ -97,8 +101,8 @@ def _free_compiler_locks() -> None:
 
 _activations = {name: Activation(name) for name in FRONT_ENDS}
 # enable() and disable() also hold the locks of the compilers, which must be free in a forked child.
-# Never import a front end's module while this lock is held. Another thread that imports the module holds
-# the import lock, and waits in `imported` for this one.
+# Never import a front end's module while `_lock` is held: another thread that imports the module holds the
+# module's import lock, and waits in `imported` for `_lock`.
 _lock = Lock(forget=_free_compiler_locks)
 
 
@@ -113,7 +117,7 @@ def hooked(name: str) -> frozenset[str]:
 
 
 def init() -> None:
-    """Patch the front ends, which call this function through the entry points."""
+    """Patch the front ends. They call this function, their entry point `init`, before they compile."""
     _decide_safely("entry point")
 
 
@@ -140,7 +144,7 @@ def enable() -> Status:
         previous_setting = switch.enabled
         switch.enabled = True
         installed = [activation for activation in _activations.values() if activation.is_installed()]
-        # If none is installed, the first front end has the reason and the cure.
+        # If no front end is installed, the first one refuses, with the reason and the cure.
         for activation in installed or list(_activations.values())[:1]:
             try:
                 reason = activation.front_end.unsupported_reason()
@@ -151,6 +155,7 @@ def enable() -> Status:
                 activation.record_decision("enable()", reason)
             if reason is not None:
                 refused[activation.name] = reason
+        # All installed front ends are refused, or none is installed and the first one is refused.
         if len(refused) >= len(installed):
             switch.enabled = previous_setting
         # Ignore refused front ends that the program does not import, since another one is enabled.
@@ -191,7 +196,7 @@ def status() -> Status:
 
 
 def _reported_activation() -> Activation:
-    """Return the front end that the first fields of `Status` refer to."""
+    """Return the activation that the first fields of `Status` refer to."""
     activations = list(_activations.values())
     for condition in (lambda activation: activation.active, Activation.is_imported, Activation.is_installed):
         for activation in activations:
@@ -242,7 +247,8 @@ def _backend() -> str:
 
 
 def _versions(names: Iterable[str]) -> dict[str, str]:
-    """Return the versions of the imported modules among *names*, which name distributions or modules."""
+    """Return the versions of imported modules by distribution; *names* are "numba-cuda", "cuda.core", ..."""
+    # For example, "numba-cuda" is the module numba_cuda, and "cuda.core" the distribution cuda-core.
     modules = {name.replace(".", "-"): sys.modules.get(name.replace("-", "_")) for name in names}
     versions = {name: getattr(module, "__version__", None) for name, module in modules.items()}
     return {name: str(version) for name, version in versions.items() if version is not None}
@@ -252,6 +258,8 @@ def _versions(names: Iterable[str]) -> dict[str, str]:
 def _exclude_other_threads() -> Iterator[None]:
     """Keep other threads from compiling and deciding during a `with` block."""
     with contextlib.ExitStack() as stack:
+        # Acquire `_lock` last, as a thread does that compiles: it holds the compiler's lock, imports a module
+        # of the front end, and then waits in `imported` for `_lock`.
         for activation in _activations.values():
             stack.enter_context(activation.front_end.block_compilation())
         stack.enter_context(_lock.held)

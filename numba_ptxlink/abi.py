@@ -1,9 +1,9 @@
 """
 Map Numba types to C types.
 
-The classes of types have the same names in all front ends; `_front_end.registry` returns the front end of a
-type. `_cabi` contains the C types, their layouts and the prototypes; `_front_end.codegen` generates the
-conversion of values.
+A front end, numba-cuda or numba-cuda-mlir, has classes of its own for Numba types, with the same names in
+each; `_front_end.registry` returns the front end of a type. `_cabi` contains the C types, their layouts and
+the prototypes; `_front_end.codegen` generates the conversion of values.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from .errors import AbiError
 
 __all__ = ["AbiOptions", "Names", "Parameter", "Signature", "c_signature", "c_type", "check_ptx"]
 
-# The C types of floats and complex numbers, by their names in Numba, which all front ends share.
-_NUMBERS = {
+# The names in C of floats and complex numbers, by their names in Numba.
+_C_NAMES_OF_FLOATS = {
     "float16": "__half",
     "__nv_bfloat16": "__nv_bfloat16",
     "float32": "float",
@@ -44,10 +44,11 @@ _NUMBERS = {
     "complex64": "cuFloatComplex",
     "complex128": "cuDoubleComplex",
 }
+# The layouts of `_cabi.types.view`, by Numba's letters.
 _LAYOUTS = {"C": "c", "F": "f", "A": "any"}
 
 Names = Mapping[Any, str | ExistingStruct]
-"""The C names of Numba types of records, which have no name, and structs that C++ defines for Numba types."""
+"""By Numba type: the C name of a record, which has none in Numba, or the C++ struct of a record or tuple."""
 
 
 class Parameter(NamedTuple):
@@ -76,14 +77,14 @@ def c_signature(
     names: Names | None = None,
 ) -> Signature:
     """
-    Return the C signature of a function, of which the Numba types are known.
+    Return the C signature of a function with these Numba types.
 
     Args:
         name: The symbol.
         result: The Numba type of the return value.
         params: Each parameter: a `Parameter`, or its name and Numba type.
         kernel: Whether the function is a `__global__` function.
-        names: The C names of records, by their Numba types; None for derived names.
+        names: See `Names`. The struct of a type that is missing here gets a name made of its members.
 
     Raises:
         AbiError: A type has no counterpart in C, two structs would have one name, or a const or restrict
@@ -96,6 +97,7 @@ def c_signature(
             ctype = _with_qualifiers(c_type(param.ty, names), const=param.const, restrict=param.restrict)
         except AbiError as error:
             raise AbiError(f"{subject} has no C type. {error}") from error
+        # Only the result, which has no name here, may be void.
         if param.name and isinstance(ctype, Void):
             raise AbiError(f"{subject} has no C type. Leave the parameter out.")
         return ctype
@@ -104,7 +106,7 @@ def c_signature(
     result_type = translate(Parameter("", of_type(result).types.unliteral(result)), "the return value")
     parameters = [Parameter(*param) for param in params]
     types = [translate(param, f"parameter {param.name!r}") for param in parameters]
-    # Python's names of parameters may be keywords of C, or hide types.
+    # A name in Python may be a keyword of C, or hide a type that a later parameter uses.
     legal_names = aggregates.legal_names([param.name for param in parameters], [result_type, *types])
     signature = Signature(
         name=name,
@@ -138,7 +140,7 @@ def c_type(ty: Any, names: Names | None = None) -> CType:
 
     Args:
         ty: A Numba type.
-        names: The C names of records, by their Numba types; None for derived names.
+        names: See `Names`. The struct of a type that is missing here gets a name made of its members.
 
     Raises:
         AbiError: The type has no counterpart in C.
@@ -157,7 +159,7 @@ def c_type(ty: Any, names: Names | None = None) -> CType:
 
 
 def _scalar_type(ty: Any) -> CType | None:
-    """Return the C type of None, a number or a vector of numbers; None for other types."""
+    """Return the C type of Numba's `none`, a number or a vector of numbers; None for other types."""
     front_end = of_type(ty)
     if isinstance(ty, front_end.types.NoneType):
         return Void()
@@ -167,11 +169,12 @@ def _scalar_type(ty: Any) -> CType | None:
         element = _scalar_type(numba_element)
         return vector(element, count) if element is not None else None
     name = _number_name(ty)
+    # No integer of C has the name of an integer type of 128 bits, for example.
     return number(name) if name in NUMBERS else None
 
 
 def _number_name(ty: Any) -> str:
-    """Return the C name of the number *ty*; "" or an unknown name for other types."""
+    """Return the name that the number *ty* has in C if C has the type; "" if *ty* is no number."""
     types = of_type(ty).types
     if isinstance(ty, types.Boolean):
         return "bool"
@@ -181,7 +184,7 @@ def _number_name(ty: Any) -> str:
         return _number_name(ty.dtype)
     if isinstance(ty, types.Integer):
         return f"{'' if ty.signed else 'u'}int{ty.bitwidth}_t"
-    return _NUMBERS.get(ty.name, "")
+    return _C_NAMES_OF_FLOATS.get(ty.name, "")
 
 
 def _composite_type(ty: Any, names: Names) -> CType | None:
@@ -189,7 +192,7 @@ def _composite_type(ty: Any, names: Names) -> CType | None:
     types = of_type(ty).types
     if ty == types.voidptr:
         return pointer(Void())
-    # Nested arrays are members of records only.
+    # A nested array is an `Array` for Numba, and in C only a member of a struct: `_field_type` translates it.
     if isinstance(ty, types.NestedArray):
         return None
     for class_name, translate in _COMPOSITES:
@@ -199,12 +202,14 @@ def _composite_type(ty: Any, names: Names) -> CType | None:
 
 
 def _pointer_type(ty: Any, names: Names) -> CType:
+    """Return the C type of a CPointer."""
     target = c_type(ty.dtype, names)
     _check_in_memory(target)
     return pointer(target)
 
 
 def _view_type(ty: Any, names: Names) -> CType:
+    """Return the C type of an array: an `array_view`."""
     element = _member_type(ty.dtype, "Its element", names)
     _check_in_memory(element)
     # Numba distinguishes the layouts C and F even if they are equal: for an array that has no dimensions, or
@@ -224,7 +229,7 @@ def _check_in_memory(ctype: CType) -> None:
 
 
 def _member_type(ty: Any, title: str, names: Names) -> CType:
-    """Return the C type of a part of a type; *title* names the part in errors, such as "Its element"."""
+    """Return the C type of an element, value or member; *title* names it in errors, such as "Its element"."""
     try:
         ctype = c_type(ty, names)
     except AbiError as error:
@@ -239,6 +244,7 @@ def _optional_type(ty: Any, names: Names) -> CType:
 
 
 def _tuple_type(ty: Any, names: Names) -> CType:
+    """Return the struct of a tuple or a named tuple."""
     types = of_type(ty).types
     if not len(ty):
         raise AbiError("C has no empty struct; leave the empty tuple out.")
@@ -253,11 +259,13 @@ def _tuple_type(ty: Any, names: Names) -> CType:
     if isinstance(existing_struct, ExistingStruct):
         layout = aggregates.tuple_struct(fields, members, existing_struct.name, python_kind, str(ty))
         return aggregates.as_existing(layout, existing_struct)
+    # A struct without a name gets one made of its members.
     name = cnames.legal_struct_name(ty.instance_class.__name__) if is_named else None
     return aggregates.tuple_struct(fields, members, name, python_kind, str(ty))
 
 
 def _record_type(ty: Any, names: Names) -> CType:
+    """Return the struct of a record."""
     fields = [
         Member(field, _field_type(description.type, f"Its field {field!r}", names), description.offset)
         for field, description in ty.fields.items()
@@ -272,7 +280,8 @@ def _record_type(ty: Any, names: Names) -> CType:
     layout = aggregates.record_struct(name, fields, ty.size, python_type)
     if isinstance(name_or_struct, ExistingStruct):
         return aggregates.as_existing(layout, name_or_struct)
-    # The offsets are not those of C, but the record is aligned in NumPy: C++ has to align it, too.
+    # A packed struct, whose offsets are not those of C, has alignment 1. If NumPy aligns the record to more,
+    # C++ has to align the struct, too.
     if layout.packed and ty.aligned:
         layout = dataclasses.replace(layout, align=ty.dtype.alignment)
     return aggregates.complete_record(layout)

@@ -34,7 +34,8 @@ log = logging.getLogger(__name__)
 
 # A declaration of a variable, such as `.extern .global .u32 n;`, but not of dynamic shared memory, whose size
 # the launch passes, such as `.extern .shared .b8 cache[];`.
-_UNDEFINED_VARIABLE = rb"\.extern\b(?!\s*\.func\b|\s*\.shared\b[^;,]*\[\s*\]\s*;)"
+_VARIABLE_DECLARATION = rb"\.extern\b(?!\s*\.func\b|\s*\.shared\b[^;,]*\[\s*\]\s*;)"
+# In a message of the compiler, such as "ptxas application ptx input, line 7; error : ...".
 _LINE_NUMBER = r"\bline (\d+)"
 # The last line of the compiler's log, which adds nothing to the errors before.
 _EPILOGUE = "Ptx assembly aborted due to errors"
@@ -181,13 +182,16 @@ def compile_ptx(ptx: str | bytes, arch: Arch, flags: tuple[str, ...]) -> cache.E
 
 def may_have_undefined_variables(ptx: bytes) -> bool:
     """
-    Return whether PTX may declare a variable that it does not define, by a quick search.
+    Return whether PTX may declare a variable that it does not define, by a quick search for declarations.
 
-    In whole-program mode ptxas, nvPTXCompiler and the driver define such a variable, as zeros or in shared
-    memory with undefined content, and only warn; a linker rejects it. Observed with nvPTXCompiler 13.5 and a
-    driver of CUDA 13.0.
+    False is certain. With True, the PTX may still contain the definition, or only a comment that looks like a
+    declaration.
+
+    In whole-program mode ptxas, nvPTXCompiler and the driver define a variable that is only declared, as
+    zeros or in shared memory with undefined content, and only warn; a linker rejects it. Observed with
+    nvPTXCompiler 13.5 and a driver of CUDA 13.0.
     """
-    return b".extern" in ptx and re.search(_UNDEFINED_VARIABLE, ptx) is not None
+    return b".extern" in ptx and re.search(_VARIABLE_DECLARATION, ptx) is not None
 
 
 def warn_of_undefined_variables(ptx: bytes) -> None:
@@ -206,7 +210,7 @@ def warn_of_undefined_variables(ptx: bytes) -> None:
 
 
 def _compile(ptx: bytes, target: Arch, flags: tuple[str, ...]) -> cache.Entry:
-    """Call nvPTXCompiler; the result for the cache is its log and the cubin."""
+    """Call nvPTXCompiler; return its log and the cubin, as an entry of the cache."""
     status, code, compiler_log = nvptxcompiler.compile_ptx(ptx, flags)
     if status:
         raise _rejection_error(compiler_log or f"status {status}\n", ptx, target, flags)
@@ -214,9 +218,10 @@ def _compile(ptx: bytes, target: Arch, flags: tuple[str, ...]) -> cache.Entry:
 
 
 def _encode_ptx(ptx: object) -> bytes:
-    """Return PTX as bytes, without a final NUL and a byte order mark; raise if it is not PTX."""
+    """Return PTX as bytes, without final NULs and byte order mark; raise AssembleError if it is no text."""
     if isinstance(ptx, str):
         try:
+            # Bytes in comments that were decoded with "surrogateescape" become the same bytes again.
             ptx_bytes = ptx.encode(errors="surrogateescape")
         except UnicodeEncodeError as error:
             raise AssembleError(f"The PTX is not valid Unicode ({error}); pass it as bytes.") from error
@@ -269,8 +274,10 @@ def _excerpt(ptx: bytes, compiler_log: str) -> str:
     messages = [line for line in compiler_log.splitlines() if _EPILOGUE not in line]
     listed_messages = messages[:_MAX_LISTED_LINES]
     ptx_lines = ptx.decode(errors="replace").split("\n")
-    numbers = {int(match[1]) for message in listed_messages for match in re.finditer(_LINE_NUMBER, message)}
-    line_numbers = sorted(number for number in numbers if 0 < number <= len(ptx_lines))
+    named_lines = {
+        int(match[1]) for message in listed_messages for match in re.finditer(_LINE_NUMBER, message)
+    }
+    line_numbers = sorted(number for number in named_lines if 0 < number <= len(ptx_lines))
     excerpt = [*listed_messages]
     if len(messages) > _MAX_LISTED_LINES:
         excerpt.append(f"... and {len(messages) - _MAX_LISTED_LINES} more, in the attribute log")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-# As shells report the end by SIGINT: 128 + 2.
+# Shells report a program that a signal has ended as 128 plus the signal's number, and SIGINT is 2.
 _INTERRUPTED_STATUS = 130
 
 
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             from .linker import INCLUDE_DIR
 
             print(INCLUDE_DIR if arguments.include_dir else INCLUDE_DIR / "cmake")
-        elif arguments.run is None:
+        elif arguments.run is None:  # No command was passed.
             status = 2
             parser.print_help()
         else:
@@ -152,6 +152,7 @@ def _inspect(arguments: argparse.Namespace) -> Report:
     """Run the command `inspect`."""
     from .inspection import inspect
 
+    # Without --sass and --no-sass, `arguments.sass` is None: the machine code is shown if possible.
     inspection = inspect(arguments.file, arch=arguments.arch, sass=arguments.sass is not False)
     parts = (inspection, *inspection.parts)
     notes = dict.fromkeys(note for part in parts for note in part.notes)
@@ -164,7 +165,11 @@ def _inspect(arguments: argparse.Namespace) -> Report:
         for note in notes:
             print(f"numba-ptxlink: note: {escape_controls(note)}", file=sys.stderr)
     names = [symbol.name for part in parts for symbol in part.symbols if symbol.defined]
-    return Report(inspection.as_dict(), report.format_inspection(inspection), "\n".join(dict.fromkeys(names)))
+    return Report(
+        content=inspection.as_dict(),
+        text=report.format_inspection(inspection),
+        brief="\n".join(dict.fromkeys(names)),
+    )
 
 
 def _doctor(arguments: argparse.Namespace) -> Report:
@@ -174,9 +179,9 @@ def _doctor(arguments: argparse.Namespace) -> Report:
     diagnosis = diagnose()
     status = 1 if arguments.strict and diagnosis.problems else 0
     return Report(
-        diagnosis.as_dict(),
-        report.format_diagnosis(diagnosis),
-        report.format_problems(diagnosis.problems),
+        content=diagnosis.as_dict(),
+        text=report.format_diagnosis(diagnosis),
+        brief=report.format_problems(diagnosis.problems),
         status=status,
     )
 

@@ -1,9 +1,9 @@
 """
 Compare the results of functions that Python runs with those of the compiled functions on the CPU.
 
-Both are called with corner values of the parameters' types and with random values. Python computes with int,
-float and complex. If the results differ, Python is called again with NumPy scalars in place of narrow floats
-and of array elements.
+Both are called with corner values of the parameters' types, such as the largest integer, and with random
+values. Python computes with int, float and complex. If the results differ, Python is called again with NumPy
+scalars in place of array elements and of floats narrower than 64 bits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Difference", "compare"]
 
 # The CPU runs PTX for any architecture.
 _ARCH = "sm_90"
-# The maximum of loop iterations in a compiled call.
+# The maximum of loop iterations in a compiled call, which then ends with a fault.
 _MAX_STEPS = 10_000_000
 
 
@@ -135,6 +135,7 @@ def compare_functions(
         raise ExportError(
             f"seed is {short_repr(seed)}; pass a whole number from 0 on, or None for a new one in each call."
         )
+    # A function that is marked several times, with other types, is an object for each mark.
     all_marked = dict.fromkeys(mark for udf in marked for mark in (*udf.earlier_marks, udf))
     udfs = [udf for udf in all_marked if not udf.is_kernel]
     left_out = {udf.name: "a kernel is not called in Python" for udf in all_marked if udf.is_kernel}
@@ -149,6 +150,7 @@ def compare_functions(
 
     comparison = Comparison({}, [], left_out, seed)
     for udf, name in zip(udfs, compiled_library, strict=True):
+        # The type of the result is None if the signature has only the types of the parameters.
         types, result = signatures.signature_types(udf, compiler)
         compiled_function = compiled_library[name]
         if any(_holds_dates(compiler, ty) for ty in types):

@@ -1,4 +1,4 @@
-"""Diagnose the environment: installed tools, activation, problems and cures."""
+"""Diagnose the environment: the installed tools, the state of the plugin, and problems with their cures."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ class Component:
     Args:
         name: The name.
         version: The version; "" if it is missing.
-        where: The file that it was loaded from, or the kind of its provider, such as "installed package".
+        where: The file that it was loaded from, or its provider, such as "installed package"; "" if it is
+            missing.
     """
 
     name: str
@@ -240,7 +241,8 @@ def _front_end_problems(status: _plugin.Status, import_problems: Mapping[str, Pr
 
 
 def _activation_cure(reason: str) -> str:
-    """Return the cure if the plugin is not active for *reason*; "" if the configuration allows that."""
+    """Return the cure if the plugin is not active for *reason*; "" if NUMBA_PTXLINK=auto has decided that."""
+    # `switch.enabled` is True after enable(), False after disable(), and None before any of these calls.
     if switch.enabled is False:
         return "call numba_ptxlink.enable()"
     if switch.enabled is None and config().mode == "0":
@@ -251,7 +253,7 @@ def _activation_cure(reason: str) -> str:
 
 
 def _reason_and_cure(message: object) -> tuple[str, str]:
-    """Split an error's *message* into the reason and the cure, which is "" if there is none."""
+    """Split an error's *message* into the reason and the cure after its last semicolon, "" without one."""
     reason, separator, cure = str(message).removesuffix(".").rpartition("; ")
     return (reason, cure) if separator else (cure, "")
 
@@ -267,7 +269,7 @@ def _missing_tools() -> Iterator[Problem]:
 
 
 def _mixed_tools(tools: Toolchain) -> Iterator[Problem]:
-    """Yield the tools that do not read the code of another tool, or that have a known fault."""
+    """Yield a problem for each tool that does not read the code of another one, or that has a known fault."""
     linker_release, assembler_release = tools.nvjitlink, tools.nvptxcompiler
     upgrade_cure = f"upgrade together: {find.install_command()} --upgrade"
     for name, compiler_release in (("NVRTC", tools.nvrtc), ("NVVM", tools.nvvm)):
@@ -295,6 +297,7 @@ def _mixed_tools(tools: Toolchain) -> Iterator[Problem]:
             f"nvcc -dlto fails, since {missing_path} is missing",
             _libnvvm_cure(missing_path, nvcc_release),
         )
+    # NVVM makes the LTO-IR of an export, and nvJitLink or nvPTXCompiler the machine code.
     if any(_is_newer(writer, nvcc_release) for writer in (tools.nvvm, linker_release or assembler_release)):
         release = dotted(nvcc_release)
         yield Problem(
@@ -305,7 +308,8 @@ def _mixed_tools(tools: Toolchain) -> Iterator[Problem]:
 
 
 def _libnvvm_cure(missing_path: Path, nvcc_release: tuple[int, int]) -> str:
-    """Return the command that puts libNVVM at *missing_path*, from which that nvcc loads it."""
+    """Return the command that puts libNVVM at *missing_path*, from which nvcc of *nvcc_release* loads it."""
+    # The path is TOOLKIT/nvvm/lib64/libnvvm.so.
     toolkit, release = missing_path.parents[2], dotted(nvcc_release)
     libraries = (path for folder in ("lib", "lib64") for path in toolkit.glob(f"{folder}/libnvvm.so*"))
     library = next(libraries, None)
@@ -327,7 +331,7 @@ def _driver_problems(tools: Toolchain) -> Iterator[Problem]:
     """Yield a problem if the driver is too old for the cubins of the installed tools."""
     if tools.driver is None:
         return
-    # The older of the two makes the cubins: if nvPTXCompiler is newer than the toolkit, nvJitLink links.
+    # The older tool makes the cubins: if nvPTXCompiler is newer than the toolkit, links are by nvJitLink.
     cubin_release = min(filter(None, (tools.nvjitlink, tools.nvptxcompiler)), default=tools.driver)
     if cubin_release[0] > tools.driver[0]:
         yield Problem(

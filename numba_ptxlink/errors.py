@@ -93,7 +93,8 @@ class DeviceFaultError(LaunchError):
         block: The block's index along x, y and z.
         thread: The thread's index in the block; (index of the element, 0, 0) for a call on array elements.
         instruction: The PTX instruction.
-        cuda_error: The CUresult of such a fault on a GPU, such as 700 for an illegal address.
+        cuda_error: The CUresult of such a fault on a GPU: 700 for an illegal address, for example; by default
+            719, CUDA_ERROR_LAUNCH_FAILED.
         attributes: The flags, inputs and log, as for every error.
     """
 
@@ -132,12 +133,12 @@ T = TypeVar("T", bound=PtxlinkError)
 
 
 def convert_error(error: PtxlinkError, error_type: type[T], message: str = "") -> T:
-    """Return an *error_type* with the attributes of *error*, whose message is kept if *message* is ""."""
+    """Return an *error_type* with the attributes of *error*, and its message if *message* is ""."""
     return error_type(message or str(error), flags=error.flags, inputs=error.inputs, log=error.log)
 
 
 def with_location(location: str, message: object, severity: str = "error") -> str:
-    """Return *message* in the form of compilers, "file.py:line: error: ...", if the *location* is known."""
+    """Return "file.py:12: error: message", as compilers write it; *message* alone if *location* is ""."""
     return f"{location}: {severity}: {message}" if location else str(message)
 
 
@@ -156,6 +157,7 @@ def raise_all(errors: Sequence[PtxlinkError]) -> None:
     if len(errors) == 1:
         raise errors[0]
     if errors:
+        # Errors of several classes become an ExportError: several errors are collected in exports only.
         error_types = {type(error) for error in errors}
         error_type = error_types.pop() if len(error_types) == 1 else ExportError
         raise error_type("\n".join(dict.fromkeys(map(str, errors)))) from errors[0]

@@ -137,22 +137,23 @@ def export(
     arithmetic_choices = {"fma": fma, "ftz": ftz, "prec_div": prec_div, "prec_sqrt": prec_sqrt}
     arithmetic: dict[str, Any] = {**checked_bools(arithmetic_choices)}
     request = Request(
-        "" if name is None else check_stem(name),
-        parse_archs(arch, target_release.isa if target_release else None),
-        None if emit is None else _check_emit(emit),
-        Options(
+        stem="" if name is None else check_stem(name),
+        archs=parse_archs(arch, target_release.isa if target_release else None),
+        kinds=None if emit is None else _check_emit(emit),
+        options=Options(
             opt_level=DEFAULT_LEVEL if opt else 0,
             lineinfo=bool(lineinfo),
             fast_math=bool(fastmath),
             **arithmetic,
         ),
-        target_release,
+        target_release=target_release,
         # Absolute, since compilers run in temporary folders.
-        tuple(
+        include_dirs=tuple(
             outputs.require_path("include_dirs", folder).absolute()
             for folder in includes.check_include_dirs(include_dirs)
         ),
-        front_end,
+        front_end=front_end,
+        # The command writes the files itself, and passes a `Source` and no *out_dir*.
         writes_files=out_dir is not None or (isinstance(source, Source) and source.will_be_written),
     )
     if not request.archs:
@@ -183,7 +184,7 @@ def export(
 
 
 def _warn_of_left_out(exported: Export) -> None:
-    """Warn of missing kinds: in this process, since an imported file may turn off logging in the child."""
+    """Warn of kinds that were not made: here, since an imported file may turn off logging in the child."""
     for left_out in exported.left_out:
         log.warning("Left out of %s: %s (%s)", exported.header.stem, left_out.kind, left_out)
 
@@ -197,6 +198,7 @@ def _warn_of_older_nvcc(exported: Export) -> None:
     # Kernels alone need no device link.
     has_functions = any(function["kind"] == "function" for function in manifest["functions"])
     (object_file,) = (artifact for artifact in manifest["artifacts"] if artifact["kind"] == OBJECT)
+    # The text is None if the release of a compiler is unknown.
     needed_release = object_file["oldest"]["toolkit"]
     nvcc_release = nvcc_match[1]
     if not has_functions or not needed_release:
@@ -236,6 +238,7 @@ def compile_udfs(
             file is not merged into its code, since nvJitLink would find two definitions.
     """
     arguments = (front_end, name, arch, link_options, linked_ltoir)
+    # A file is imported in a child process; functions are objects of this process.
     if not isinstance(source, Path):
         return _compile_python(source, *arguments)
     check_file(source)
@@ -254,10 +257,10 @@ def _compile_python(  # noqa: PLR0917 - children pass positional arguments
     """Compile the functions of *source*, in this process; the arguments are those of `compile_udfs`."""
     arithmetic: dict[str, Any] = {**link_options.arithmetic}
     options = Options(**arithmetic)
-    # PTX takes the place of LTO-IR if that cannot be made.
+    # PTX takes the place of LTO-IR if LTO-IR cannot be made: it is dispensable below.
     kinds = (LTOIR, PTX) if link_options.lto else (PTX,)
     _, functions = jobs.functions_of(source, front_end)
-    (group,) = compile_in_groups(functions, [arch], options, {})
+    (group,) = compile_in_groups(functions, [arch], options, compiled_elsewhere={})
     lowered_functions = tuple(
         replace(function, links=tuple(file for file in function.links if file.content not in linked_ltoir))
         for function in group.functions
@@ -282,7 +285,7 @@ def _compile_python(  # noqa: PLR0917 - children pass positional arguments
 
 
 def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:
-    """Return the kinds in *emit*: one, several, or text with commas."""
+    """Return the kinds in *emit*: one, several, or text with commas; raise if one is unknown."""
     kinds = tuple(map(str.strip, emit.split(","))) if isinstance(emit, str) else as_texts("emit", emit)
     unknown_kinds = [kind for kind in kinds if kind not in EMIT]
     if unknown_kinds or not kinds:

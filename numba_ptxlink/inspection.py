@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Inspection", "SymbolReport", "inspect"]
 
-# In the section .nv.info: two attributes of functions, and the format of attributes that have a sized value.
-# The names are those that `cuobjdump -elf` prints.
+# In the section .nv.info of a cubin: the numbers of two attributes of functions, and the format of attributes
+# with a value of any size. The names are those that `cuobjdump -elf` prints.
 _EIATTR_REGCOUNT, _EIATTR_FRAME_SIZE = 0x2F, 0x11
 _EIFMT_SVAL = 4
 # In the compiler's log: "Function properties for f", and in the next line
@@ -39,7 +39,7 @@ _SPILLS = re.compile(
     r"(\d+) bytes spill stores, (\d+) bytes spill loads"
 )
 _MAX_DISASSEMBLED_PIECES = 16
-"""If a file has more pieces, none is compiled or disassembled: libraries have thousands."""
+"""If a file has more pieces of code, none is compiled or disassembled: libraries have thousands."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,8 @@ class Inspection:
         arch: The architecture that the resource usage is for.
         details: Fields of the file's header, such as the PTX ISA; and whether a cubin can be linked further.
         symbols: The symbols; for a container, those of its first piece for *arch*.
-        parts: The inspections of the pieces of a container, or of those for the requested architecture.
+        parts: For a container, such as a fat binary: the inspections of its pieces of code, or only of those
+            for the requested architecture.
         sass: The disassembled machine code; "" if there is none, if nvdisasm is missing, and for containers.
         notes: Properties that could not be determined, and why.
     """
@@ -146,7 +147,7 @@ def _inspect_code(source: Input, arch: Arch | None, *, sass: bool) -> Inspection
 
 
 def _inspect_ptx(source: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
-    """Inspect PTX; return the cubin that it is compiled to as well, b"" if the compiler rejects it."""
+    """Inspect PTX; return also the cubin that the PTX is compiled to, b"" if the compiler rejects it."""
     target, version = source.header.target, source.header.version
     details = {"ptx_isa": str(version or "not declared"), "target": ", ".join(target) or "not declared"}
     reports = tuple(map(_symbol_report, symbols(source)))
@@ -177,7 +178,7 @@ def _inspect_ptx(source: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
 
 
 def _inspect_cubin(source: Input, _: Arch | None) -> tuple[Inspection, bytes]:
-    """Inspect a cubin, and return it as well."""
+    """Inspect a cubin, which is for one architecture; return also the cubin."""
     image = elf.read(source.code, source.name)
     details = {"linkable": "yes" if image.relocatable else "no"}
     usage = _resource_usage(image)
@@ -189,7 +190,7 @@ def _inspect_cubin(source: Input, _: Arch | None) -> tuple[Inspection, bytes]:
 
 
 def _inspect_ltoir(source: Input, _: Arch | None) -> tuple[Inspection, bytes]:
-    """Inspect LTO-IR, for which there is no cubin: b""."""
+    """Inspect LTO-IR; return also b"", since there is no cubin."""
     header = ltoir_header(source.code)
     if header is None:
         raise LinkError(f"{source.name} is incomplete LTO-IR; generate or copy it again.")
@@ -202,7 +203,7 @@ _READERS = {PTX: _inspect_ptx, CUBIN: _inspect_cubin, LTOIR: _inspect_ltoir}
 
 
 def _inspect_container(source: Input, arch: Arch | None, *, sass: bool) -> Inspection:
-    """Inspect a file that holds several pieces of code: a fat binary, object, library or program."""
+    """Inspect a container of pieces of code: a fat binary, object, library or program."""
     empty = Inspection(source.name, source.kind, "", {})
     pieces = programs.pieces(source.code, source.name)
     if pieces is None:
@@ -232,9 +233,10 @@ def _inspect_container(source: Input, arch: Arch | None, *, sass: bool) -> Inspe
 
 
 def _inspect_piece(whole: Input, piece: programs.Piece, *, sass: bool, compiles: bool) -> Inspection:
-    """Inspect one piece of the container *whole*; PTX is compiled, to count its resources, if *compiles*."""
+    """Inspect one piece of the container *whole*; if *compiles*, compile PTX to count its resources."""
     name = f"{whole.name}({piece.member})" if piece.member else whole.name
     empty = Inspection(name, piece.kind, piece.arch, {})
+    # `programs.pieces` lists LTO-IR without its code, since the symbols could not be read from it anyway.
     if piece.code is None:
         note = "The symbols are unknown: cuobjdump writes another piece of this file under the same name."
         return replace(empty, notes=() if piece.kind == LTOIR else (note,))
@@ -260,6 +262,7 @@ def _with_manifest(inspection: Inspection, path: Path, code: bytes) -> Inspectio
         if recorded_digest != manifests.digest(code):
             note = f"{manifest.path.name} is of another export: it has another digest of this file."
             return replace(inspection, notes=(*inspection.notes, note))
+        # The declaration of a function that C++ defines, an extern, is None if C cannot declare it.
         declarations: dict[str, str | None] = {
             function.symbol: function.declaration for function in manifest.functions
         }

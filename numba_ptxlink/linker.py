@@ -1,8 +1,8 @@
 """
 Link many inputs to one cubin, without a driver.
 
-`link` checks its options, reads the inputs, and compiles CUDA C++ and UDFs; `run.link` runs the other steps.
-Each step is a module of `_link/`.
+`link` checks its options, reads the inputs, and compiles CUDA C++ and Python functions (UDFs). `run.link`
+then checks the inputs, merges PTX, plans the link and runs a tool. Each step is a module of `_link/`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CHOICES = {"checks": CHECKS, "inline": INLINE, "front_end": FRONT_ENDS}
 
 
 def __getattr__(name: str) -> Any:
-    # Deferred: links of PTX use neither attribute.
+    # Not imported at the top of the module, since links of PTX use neither attribute.
     if name == "PtxLinker":
         # numba-cuda uses this class in place of its own linker.
         from ._front_end import registry
@@ -91,7 +91,7 @@ def link(
         arch: The GPU to generate code for, such as "sm_90".
         lto: Whether to optimise at link time. The default is True if an input is LTO-IR, or if there are
             several inputs and all are CUDA C++ or Python. With True, nvJitLink uses the LTO-IR in fat
-            binaries, objects and archives too; otherwise it uses their machine code or PTX.
+            binaries, objects and archives, too; with False, their machine code or PTX.
         debug: Whether to keep debug information.
         lineinfo: Whether to keep line numbers.
         max_registers: Limit of registers per thread, 1 to 255.
@@ -206,7 +206,12 @@ def _compile(
     *,
     front_end: str | None,
 ) -> tuple[Sequence[Input], str, dict[str, str]]:
-    """Compile the CUDA C++ and Python of a link; return the inputs, NVRTC's log and the lowered names."""
+    """
+    Compile the CUDA C++ and Python of a link.
+
+    Returns:
+        The inputs without sources, NVRTC's log, and the symbol of each of `name_expressions`.
+    """
     has_sources = bool(python_sources) or any(source.kind == CU for source in non_python)
     # `compile_sources` also compares files with the manifests beside them: call it even without sources.
     if not has_sources and all(source.path is None for source in non_python):
@@ -239,7 +244,7 @@ def _check_choices(options: Mapping[str, Any]) -> None:
 def _compile_python(
     sources: Sequence[Any], non_python: Sequence[Input], arch: Arch, front_end: str | None, options: Options
 ) -> list[PythonCode]:
-    """Compile the UDFs among *sources*, together, and each Python file."""
+    """Compile the UDFs among *sources*, all in one module, and each Python file."""
     # Deferred: most links have no Python.
     from .exporter import compile_udfs
 

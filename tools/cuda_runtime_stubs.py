@@ -1,9 +1,10 @@
 """
 Write the stubs of the CPU's CUDA runtime, and its tables of errors and device properties, from two toolkits.
 
-Each function that a libcudart of CUDA 12 or 13 exports gets a weak definition, a stub, which a definition of
-the same function in another source file replaces. Both majors share one source: a function `name_v2` of CUDA
-12 is the `name` of CUDA 13.
+Each function that a libcudart of CUDA 12 or 13 exports gets a stub: a weak definition that returns
+cudaErrorNotSupported. A definition of the same function in another source file replaces the stub. The
+libraries for CUDA 12 and for CUDA 13 share the sources: a function `name_v2` of CUDA 12 is the `name` of CUDA
+13.
 
     python tools/cuda_runtime_stubs.py TOOLKIT_12 TOOLKIT_13 [OUTPUT_DIRECTORY]
 
@@ -21,6 +22,7 @@ from pathlib import Path
 OUTPUT = Path(__file__).parents[1] / "numba_ptxlink" / "_native" / "cuda_runtime"
 # Functions for per-thread default streams end in _ptds or _ptsz.
 _PER_THREAD = re.compile(r"_pt[ds][sz]$")
+# Versions of functions end in _v2 and so on.
 _VERSION = re.compile(r"_v\d$")
 # Functions that need definitions of their own, since the function without the suffix fills another layout or
 # has other parameters.
@@ -106,6 +108,7 @@ _ALIASES = """\
 
 
 def _exported_functions(toolkit: Path) -> set[str]:
+    """Return the names of the functions that the libcudart of *toolkit* exports."""
     (library,) = toolkit.glob("lib/libcudart.so.1[23]")
     command = ["nm", "-D", "--defined-only", "--without-symbol-versions", library]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603 - nm
@@ -150,11 +153,12 @@ def _layout(toolkit: Path, newer: Path) -> tuple[list[int], int]:
 
 
 def _body(header: str, name: str) -> str:
-    """Return the text between the braces of the struct or enum *name*."""
+    """Return the text between the braces of `struct __device_builtin__ name {...};`, or of such an enum."""
     return re.search(rf"__device_builtin__ {name}\s*\{{(.*?)^\}};", header, re.DOTALL | re.MULTILINE)[1]
 
 
 def _error_numbers(toolkit: Path) -> list[tuple[str, int]]:
+    """Return the names and numbers of the errors in *toolkit*."""
     body = _body((toolkit / "include" / "driver_types.h").read_text(), "cudaError")
     return [
         (name, int(number)) for name, number in re.findall(r"^\s*(cuda\w+)\s*=\s*(\d+)", body, re.MULTILINE)
@@ -167,6 +171,7 @@ def _error_text(name: str) -> str:
 
 
 def _release(toolkit: Path) -> str:
+    """Return the CUDA release of *toolkit*, such as "13.0": its header defines CUDART_VERSION as 13000."""
     header = (toolkit / "include" / "cuda_runtime_api.h").read_text()
     number = int(re.search(r"#define CUDART_VERSION\s+(\d+)", header)[1])
     return f"{number // 1000}.{number % 1000 // 10}"
@@ -181,7 +186,7 @@ def generate(older: Path, newer: Path) -> dict[str, str]:
     names, aliases = old_names | new_names, dict(_OLD_NAMES)
     for name in names - _SEPARATE_VERSIONS:
         base = _PER_THREAD.sub("", name)
-        # For CUDA 13, a `_v2` is another function than that without the suffix.
+        # If CUDA 13 exports a `_v2`, that is another function than the one without the suffix.
         if base not in new_names:
             base = _VERSION.sub("", base)
         if base != name and base in names:

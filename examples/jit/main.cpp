@@ -51,7 +51,8 @@ std::string compile(const std::string& header, const std::string& arch, bool lto
   nvrtcCreateProgram(&program, kernel_source, "apply.cu", 1, headers, names);
   const std::string target = "--gpu-architecture=" + arch;
   const char* options[] = {target.c_str(), "--relocatable-device-code=true", "-dlto"};
-  if (const nvrtcResult error = nvrtcCompileProgram(program, lto ? 3 : 2, options)) {
+  const int option_count = lto ? 3 : 2;  // Without LTO-IR all but -dlto.
+  if (const nvrtcResult error = nvrtcCompileProgram(program, option_count, options)) {
     std::size_t size = 0;
     nvrtcGetProgramLogSize(program, &size);
     std::string log(size, '\0');

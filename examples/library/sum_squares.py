@@ -12,18 +12,20 @@ from numba import cuda, float32
 
 import numba_ptxlink as pl
 
+# The number of threads for which reductions.cu is compiled.
 BLOCK = 256
 block_sum = cuda.declare_device("block_sum", "float32(float32)", abi="c")
 
 
 def sum_squares(values, total):
     """Add the squares of all values to *total*, with one atomic addition for a block of 256 threads."""
-    part = float32(0)
+    thread_sum = float32(0)
     for i in range(cuda.grid(1), values.size, cuda.gridsize(1)):
-        part += values[i] * values[i]
-    part = block_sum(part)
+        thread_sum += values[i] * values[i]
+    # All threads of the block make the call, and the first one gets the sum.
+    sum_of_block = block_sum(thread_sum)
     if cuda.threadIdx.x == 0:
-        cuda.atomic.add(total, 0, part)
+        cuda.atomic.add(total, 0, sum_of_block)
 
 
 def main():

@@ -24,6 +24,7 @@ def galaxy(count, center, drift, generator):
     radius[0] = 0
     bodies = np.stack([radius * np.cos(angle), radius * np.sin(angle), np.full(count, 1e-4)], axis=1)
     bodies[0, 2] = 1
+    # On a circle, the pull of the heavy body with mass 1 is speed**2 / radius.
     speed = radius / (radius**2 + SOFTENING**2) ** 0.75
     velocities = speed[:, None] * np.stack([-np.sin(angle), np.cos(angle)], axis=1)
     return bodies + np.array([*center, 0]), velocities + drift
@@ -39,6 +40,7 @@ def step_by_numpy(bodies, velocities):
 
 def run_steps(library, bodies, velocities, *, on_gpu):
     """Yield the bodies after each step."""
+    # The kernel reads one array of bodies and writes the other; they are swapped after each step.
     arrays = [array.astype(np.float32) for array in (bodies, velocities, bodies)]
     current, speeds, moved = map(cuda.to_device, arrays) if on_gpu else arrays
     parameters, grid = (STEP, SOFTENING, len(bodies)), (len(bodies) + 127) // 128

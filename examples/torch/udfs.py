@@ -5,6 +5,7 @@ from numpy import float32
 
 from numba_ptxlink import kernel, udf
 
+# Python's own 1 is a 64-bit integer, whose sum with a float32 is a float64.
 ONE = float32(1)
 
 

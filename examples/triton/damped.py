@@ -44,11 +44,12 @@ def with_functions(*functions, inline="all", keep=None):
     key = hashlib.sha256(ptx_of_functions).hexdigest()
 
     def hook(compiler=None, stages=None, options=None, language=None, capability=None):
-        # Without a compiler, Triton asks for the parts of its cache key.
+        # Triton calls the hook without arguments for parts of its cache's key.
         if compiler is None:
             return key, inline
 
         def link(ptx, metadata):
+            # From sm_90 on, Triton's PTX is for the architecture-specific variant, such as sm_90a.
             variant = "a" if capability >= 90 else ""
             linked = pl.link(ptx, *functions, arch=f"sm_{capability}{variant}", lto=False, inline=inline)
             if keep is not None:

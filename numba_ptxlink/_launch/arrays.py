@@ -1,8 +1,9 @@
 """
-Read the arrays and streams of other packages that are arguments of a launch.
+Read the arrays of other packages that are arguments of a launch, and the streams that write the arrays.
 
-Arrays have `__cuda_array_interface__` or DLPack. The types of their elements, in the notation of NumPy or
-DLPack, are compared with the C types of a manifest.
+Arrays describe themselves by `__cuda_array_interface__` or DLPack. The types of their elements, in the
+notation of NumPy or DLPack, are compared with the C types of a manifest: the file in which an export
+describes its kernels.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from numba_ptxlink._cabi.descriptions import MemberDescription, TypeDescription
 
 # NumPy's letter for each `DLDataTypeCode` in dlpack.h.
 _DLPACK_LETTERS = {row.dlpack: row.numpy for row in numbers.NUMBERS.values() if row.dlpack is not None}
-# `DLDeviceType` in dlpack.h: kDLCPU; kDLCUDA, kDLCUDAHost and kDLCUDAManaged.
+# `DLDeviceType` in dlpack.h: kDLCPU is 1; kDLCUDA, kDLCUDAHost and kDLCUDAManaged are 2, 3 and 13.
 _CPU_DEVICE, _CUDA_DEVICES = 1, (2, 3, 13)
 # DLPACK_FLAG_BITMASK_READ_ONLY in dlpack.h.
 _READONLY_FLAG = 1
-# The handles 0 and 1 both mean the legacy default stream; the array interfaces use 1.
+# The handles 0 and 1 both mean the legacy default stream; `__cuda_array_interface__` and DLPack use 1.
 _LEGACY_STREAM = 1
 
 Types = Mapping[str, TypeDescription]
@@ -45,13 +46,13 @@ def describe_members(types: Types, name: str) -> Sequence[MemberDescription]:
     """
     Return the name, type and offset of each member of the type *name*.
 
-    The elements of a vector or array count as members. A number has no members.
+    The elements of a vector or array count as members. A number, a pointer and a view have no members.
     """
     entry = types[name]
     if entry.kind == "struct":
         return entry.members
     count = entry.count if entry.kind in {"vector", "array"} else 0
-    # Elements of an array have the names that a tuple's members have in C: f0, f1 and so on.
+    # CUDA names the elements of a vector x, y, z, w. Elements of an array get the names of a tuple's members.
     names = "xyzw" if entry.kind == "vector" else [f"f{index}" for index in range(count)]
     element_size = entry.size // max(count, 1)
     return [MemberDescription(names[index], entry.element, index * element_size) for index in range(count)]
@@ -92,6 +93,7 @@ def matches_type(types: Types, name: str, dtype: Any) -> bool:
         element = sys.modules["numpy"].dtype((base, tuple(further_extents)))
         return bool(count == entry.count) and matches_type(types, entry.element, element)
     members = describe_members(types, name)
+    # A dtype of kind "V" (void) without names, such as "V16", has only a size.
     if not members or (dtype.kind == "V" and not dtype.names):
         return _matches_typestr(entry, dtype.str)
     dtype_fields = dtype.fields or {}
@@ -112,20 +114,21 @@ def matches_type(types: Types, name: str, dtype: Any) -> bool:
 
 def _matches_typestr(entry: TypeDescription, typestr: str) -> bool:
     """
-    Return whether *typestr* describes the type *entry*: its kind and size, in the byte order of the GPU.
+    Return whether *typestr*, such as "<f4", has the kind and size of *entry*, and the GPU's byte order, "<".
 
     A type for which NumPy has no letter, such as a struct, matches a void of its size: "|V16".
     """
     number = numbers.of_kind(entry.kind, entry.size)
     # Dates, "M" and "m", match no type: C types have no unit, so no number has these letters.
     letter = number.numpy if number else ""
+    # In an array, a pointer is an unsigned integer.
     if entry.kind == "pointer":
         letter = "u"
     return itemsize(typestr) == entry.size and typestr[1] == (letter or "V") and typestr[0] != ">"
 
 
 def itemsize(typestr: str) -> int:
-    """Return the bytes of an element: 4 for "<f4", 8 for "<M8[ns]", 12 for "<U3": 3 characters of 4."""
+    """Return the bytes of an element: 4 for "<f4", 8 for "<M8[ns]", 12 for "<U3", 3 characters of 4 bytes."""
     return int(typestr[2:].partition("[")[0]) * (4 if typestr[1] == "U" else 1)
 
 
@@ -140,7 +143,7 @@ class DeviceArrayReader:
         stream: The handle of the launch's stream.
         producers: The handles of the streams that write the arrays; the launch waits for their work.
         keep_alive: Objects that have to live until the launch is queued.
-        parameter: The name of the parameter whose argument is being read.
+        parameter: The name of the parameter whose argument is being read; `Parameters.read` sets it.
         addresses: The addresses that arguments contain, each with the name of its parameter. The launch
             refuses memory that its device cannot access.
     """
@@ -221,7 +224,7 @@ def _read_interface(interface: Any, dtype: Any, reader: DeviceArrayReader) -> De
     shape, typestr = tuple(map(int, interface["shape"])), interface["typestr"]
     size, strides = itemsize(typestr), interface.get("strides")
     strides = contiguous_strides(shape, size, "c") if strides is None else tuple(map(int, strides))
-    address, readonly = interface["data"]
+    address, readonly = interface["data"]  # The address of an empty array may be None.
     if interface.get("stream") is not None:
         reader.add_producer(operator.index(interface["stream"]))
     # For records, the interface has only their size, such as "|V16"; the dtype has their members.
@@ -234,7 +237,7 @@ def _read_interface(interface: Any, dtype: Any, reader: DeviceArrayReader) -> De
 def contiguous_strides(shape: tuple[int, ...], element_size: int, layout: str) -> tuple[int, ...]:
     """Return the strides in bytes of an array without gaps, in the order of *layout*, "c" or "f"."""
     strides = [0] * len(shape)
-    # From the axis whose elements are adjacent in memory: the first one in order "f", the last one in "c".
+    # Begin with the axis whose elements are adjacent in memory: the first in order "f", the last in "c".
     axes = range(len(shape)) if layout == "f" else reversed(range(len(shape)))
     stride = element_size
     for axis in axes:
@@ -259,7 +262,8 @@ def is_contiguous(array: DeviceArray, layout: str) -> bool:
 # `DLTensor` in dlpack.h: data, device type and number, dimensions, code, bits and lanes of an element, shape,
 # strides, offset.
 _TENSOR_LAYOUT = struct.Struct("PiiiBBHPPQ")
-# Offsets in a `DLManagedTensorVersioned`, in bytes.
+# Offsets in a `DLManagedTensorVersioned` of dlpack.h, in bytes. The older `DLManagedTensor` begins with its
+# `DLTensor`.
 _FLAGS_OFFSET, _TENSOR_OFFSET = 24, 32
 
 
@@ -303,7 +307,7 @@ def _open_capsule(capsule: Any) -> tuple[int, bool]:
     get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     try:
         managed = get_pointer(capsule, b"dltensor_versioned")
-    except ValueError:
+    except ValueError:  # The capsule has another name: its producer is older than DLPack 1.0.
         return get_pointer(capsule, b"dltensor"), False
     (flags,) = _integers(managed + _FLAGS_OFFSET, 1)
     return managed + _TENSOR_OFFSET, bool(flags & _READONLY_FLAG)

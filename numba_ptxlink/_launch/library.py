@@ -1,4 +1,9 @@
-"""Load exports by `load`, and launch their kernels."""
+"""
+Load the files of an export by `load`, and launch the kernels.
+
+The manifest, a JSON file, describes the kernels and lists the other files. On a GPU, the driver loads the fat
+binary of the kernels; on the CPU, the PTX is translated to machine code.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Library", "LoadedKernel", "load"]
 
-# A kernel, or a function that is called on the CPU.
+# A `LoadedKernel`; on the CPU also a `CpuFunction`.
 Item = TypeVar("Item")
 
 
@@ -122,7 +127,11 @@ def load(
 def _open_library(
     source: str | os.PathLike[str] | Export, device: str | None, *, checks: CpuChecks, steps: int | None
 ) -> Library[Any]:
-    """Return the kernels of an export, as `load` does after its checks; raises any exception."""
+    """
+    Return the kernels of an export, with the arguments of `load`, checked.
+
+    A damaged manifest may raise any exception.
+    """
     if isinstance(source, (str, os.PathLike)):
         path = Path(os.fsdecode(source))
 
@@ -136,7 +145,7 @@ def _open_library(
         raise ValueError(f"{path} is not a manifest of this release")
     if device is None:
         return Library(manifest, content_of)
-    _cpu.require()
+    _cpu.require()  # Raises a LaunchError if llvmlite is missing.
     return Library(manifest, content_of, checks=checks, steps=steps)
 
 
@@ -166,8 +175,8 @@ class Library(Mapping[str, Item]):
             # Deferred, since a launch on a device needs no NumPy.
             from . import on_cpu
 
-            # The PTX of the first requested architecture; others may differ, since link files may test
-            # `__CUDA_ARCH__`.
+            # Take the PTX of the first architecture in the manifest. That of other architectures may differ,
+            # since CUDA C++ in the export may test `__CUDA_ARCH__`.
             arch = next((arch for kind, arch in self.__artifacts if kind == PTX), None)
             code: _DriverCode | CompiledCode = on_cpu.CompiledCode(self.read(PTX, arch), **cpu_options)
             item_types["function"] = on_cpu.CpuFunction
@@ -195,7 +204,7 @@ class Library(Mapping[str, Item]):
         return len(self.__items)
 
     def __getattr__(self, name: str) -> Item:
-        # `copy` and `pickle` look up methods before the new object has attributes.
+        # `copy` and `pickle` look up methods before a new object has attributes: `self[name]` would not end.
         if "_Library__items" not in vars(self):
             raise AttributeError(name)
         return self[name]
@@ -256,12 +265,12 @@ class _DriverCode:
     """
 
     reader_class = DeviceArrayReader
-    """The class that reads the arguments of a launch."""
+    """The class that reads the arrays among the arguments of a launch."""
 
     def __init__(self, read: Callable[[], bytes], name: str) -> None:
         self._read, self._name = read, name
         self._lock = Lock()
-        self._library = 0
+        self._library = 0  # The driver's handle, a `CUlibrary`; 0 before the code is loaded.
 
     def handle(self, name: str) -> int:
         """Return the driver's handle, a `CUkernel`, of the kernel *name*."""
@@ -315,7 +324,7 @@ class LoadedKernel(Launchable):
         self.parameters = Parameters(f"Kernel {self.name}", function.parameters, types)
         self._code = code
         self._cooperative = function.cooperative
-        self._handle = 0
+        self._handle = 0  # 0 before the kernel is loaded.
 
     def __repr__(self) -> str:
         return f"<{self.declaration.removesuffix(';')}>"

@@ -70,13 +70,13 @@ class CompiledCode:
     """
 
     reader_class = HostArrayReader
-    """The class that reads the arguments of a launch."""
+    """The class that reads the arrays among the arguments of a launch."""
 
     def __init__(self, ptx: bytes, *, checks: CpuChecks, steps: int | None) -> None:
         self.program, self.steps = CpuProgram.of(ptx, checks=checks), steps
 
     def handle(self, name: str) -> int:
-        """Raise an error: only the driver has handles of kernels."""
+        """Raise a LaunchError: only kernels that the driver has loaded have handles."""
         raise LaunchError(f"Kernel {name} has no handle on the CPU; load the export without device.")
 
     def launch(
@@ -136,7 +136,7 @@ class CpuFunction:
         result_kind = self.types[self.result].kind
         if result_kind == "view":
             raise LaunchError(f"Function {self.name} returns an array; let it write to one that is passed.")
-        program, reader = self._code.program, HostArrayReader(0)
+        program, reader = self._code.program, HostArrayReader(stream=0)
         callee = program.functions[self.name]
         # A column is an array of the arguments for one parameter, in all calls.
         c_columns = self.parameters.read(args, reader, self._to_column)
@@ -178,7 +178,11 @@ class CpuFunction:
         return column.astype(f"{'i' if kind == 'int' else 'u'}{size}") if is_narrow else column
 
     def _to_column(self, formal: values.Formal, value: Any, reader: HostArrayReader) -> Any:
-        """Return the argument *value* as an array of its C type, without dimensions if it is for one call."""
+        """
+        Return the argument *value* as an array with the dtype of its C type.
+
+        If *value* is one argument, and no array of arguments for several calls, the array has no dimensions.
+        """
         import numpy as np
 
         ctype = formal.type
@@ -192,8 +196,9 @@ class CpuFunction:
         value = host.as_numpy(value)
         if arrays.matches_type(self.types, ctype, value.dtype):
             return value
-        # `pack` raises the error for a value that does not fit. Numbers are converted together, which is
-        # faster; then only the first one is packed, and the first one that the conversion has changed.
+        # `pack` raises the error for a value that does not fit. Integers and floats are converted by NumPy,
+        # which is faster; then only two are packed, for that check: the first one, which shows a wrong type,
+        # and the first one that the conversion has changed, which shows a value that is too large.
         to_pack, converted = value.reshape(-1), None
         if dtype.kind in "iuf" and value.dtype.kind in "iuf":
             with np.errstate(all="ignore"):

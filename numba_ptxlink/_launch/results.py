@@ -94,6 +94,7 @@ def unpack(types: Types, name: str, content: bytes) -> Any:
     if kind == "void":
         return None
     numpy_type = dtype(types, name)
+    # An array of characters is text in NumPy, of kind "S", and becomes `bytes`.
     if kind in {"struct", "vector", "array"} and numpy_type.kind != "S":
         fields = arrays.describe_members(types, name)
         members = {field.name: unpack(types, field.type, content[field.offset :]) for field in fields}
@@ -106,7 +107,7 @@ def unpack(types: Types, name: str, content: bytes) -> Any:
 
 
 def numbers_of(types: Types, name: str, elements: Any) -> Any:
-    """Return the array *elements* of the type *name*, with `bfloat16`, which NumPy lacks, as float32."""
+    """Return *elements*, an array of the type *name*; `bfloat16`, which NumPy lacks, becomes float32."""
     if types[name].kind != "bfloat16":
         return elements
     # A bfloat16 is the upper half of a float32.
@@ -138,5 +139,5 @@ def dtype(types: Types, name: str) -> Any:
     number = numbers.of_kind(kind, size)
     letter = number.numpy if number else "V"
     if kind == "pointer":
-        letter = "u"
+        letter = "u"  # An address, as an unsigned integer.
     return np.dtype(f"<{letter}{size}")

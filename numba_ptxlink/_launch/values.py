@@ -110,6 +110,7 @@ def packer(types: Types, name: str) -> Pack:
 
 
 def _integer_packer(_: Types, name: str, entry: TypeDescription) -> Pack:
+    """Return the packer of an integer or a character."""
     size, is_signed = entry.size, entry.kind == "int"
     value_count = 1 << (8 * size)
     allowed = range(-(value_count // 2), value_count // 2) if is_signed else range(value_count)
@@ -203,15 +204,18 @@ def _complex_packer(types: Types, _: str, entry: TypeDescription) -> Pack:
 
 
 def _compound_packer(types: Types, name: str, entry: TypeDescription) -> Pack:
+    """Return the packer of a struct, vector or array; it accepts records of NumPy, tuples and the like."""
     size, fields = entry.size, arrays.describe_members(types, name)
     names = [field.name for field in fields]
     packers = [(field.offset, packer(types, field.type)) for field in fields]
+    # In Python, members of a vector, an array ("") and a tuple have no names.
     is_struct, is_named = entry.kind == "struct", entry.python_kind not in {"", "tuple"}
     is_text = entry.kind == "array" and types[entry.element].kind == "char"
 
     def pack(value: Any, reader: DeviceArrayReader) -> bytes:
         if is_text and isinstance(value, bytes) and len(value) <= size:
             return value.ljust(size, b"\0")
+        # A record of NumPy is an element of an array of records, or an array without dimensions.
         is_record = arrays.is_numpy(value, "void") or (arrays.is_numpy(value, "ndarray") and not value.shape)
         if is_record and not arrays.matches_type(types, name, value.dtype):
             raise WrongArgumentError(
@@ -245,7 +249,7 @@ def _compound_packer(types: Types, name: str, entry: TypeDescription) -> Pack:
 
 
 def _has_view(types: Types, name: str) -> bool:
-    """Return whether a type contains an array_view: its address in bytes could not be checked."""
+    """Return whether a type contains an array_view: in bytes, its address could not be checked."""
     entry = types[name]
     return entry.kind == "view" or any(
         _has_view(types, field.type) for field in arrays.describe_members(types, name)
@@ -316,8 +320,8 @@ def _pointer_packer(types: Types, _: str, entry: TypeDescription) -> Pack:
 
 
 def _address(value: Any) -> int | None:
-    """Return the address that *value* is; None if it is no number."""
-    # Not operator.index for arrays: an array of one integer would convert to its element.
+    """Return *value* as an address if it is a number; None otherwise."""
+    # An array of one integer would be converted to its element.
     if hasattr(value, "__dlpack__"):
         return None
     try:
@@ -329,7 +333,7 @@ def _address(value: Any) -> int | None:
 
 def _view_packer(types: Types, _: str, entry: TypeDescription) -> Pack:
     ndim, order = entry.ndim, entry.layout
-    # The address, the shape and the strides.
+    # An `array_view`: the address, the shape and the strides.
     view_layout = struct.Struct(f"<Q{2 * ndim}q")
 
     def pack(value: Any, reader: DeviceArrayReader) -> bytes:
