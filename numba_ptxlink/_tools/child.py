@@ -18,19 +18,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    # The name and the content of an input; then a kind, an output or a use: see each function.
+    # The name and the content of an input; then its kind, its output or its use, as each function says.
     Input = tuple[str, bytes, str]
-    # The step that failed, or ""; the status of the library; and outputs by name.
+    # The step that failed, "" if none did; the status that the library returned; and outputs by name.
     Answer = tuple[str, int, dict[str, Any]]
 
 READY = b"numba-ptxlink\n"
-"""Written before the child loads a library: if the output ends here, the library has ended the child."""
-# The enumerators of nvJitLinkInputType, without their prefix, in the order of their values.
+"""Written to standard output before the child loads a library: output without an answer after READY means
+that the library has ended the child; output without READY, that Python could not start."""
+# The enumerators of nvJitLinkInputType without "NVJITLINK_INPUT_"; the index of each is its value.
 _INPUT_TYPES = ("NONE", "CUBIN", "PTX", "LTOIR", "FATBIN", "OBJECT", "LIBRARY")
 
 
 def load(library: str) -> ctypes.CDLL:
-    """Load *library*; for NVRTC, first load its builtins, libnvrtc-builtins.so, from the same folder."""
+    """
+    Load *library*; for NVRTC, first load its builtins, libnvrtc-builtins.so, from the same folder.
+
+    NVRTC loads its builtins by name, and the loader need not search that folder.
+    """
     folder, name = os.path.split(library)
     if name.startswith("libnvrtc."):
         for file in sorted(os.listdir(folder)):
@@ -50,8 +55,9 @@ def nvjitlink(api: Any, flags: Sequence[str], inputs: Sequence[Input], output: s
         output: "Cubin", "Ptx" or "LTOIR".
 
     Returns:
-        The step that failed, a verb with its object such as "read the ptx a.ptx", or "" if none failed; its
-        status; and the outputs "log" (of errors), "info" (messages that are no errors) and "code".
+        The step that failed, in words that follow "failed to", such as "read the ptx a.ptx", or "" if none
+        failed; the status of the last call; and the outputs "log" (errors), "info" (other messages) and
+        "code".
     """
     handle = ctypes.c_void_p()
     status = api.nvJitLinkCreate(ctypes.byref(handle), ctypes.c_uint32(len(flags)), _c_array(flags))
@@ -92,7 +98,8 @@ def nvrtc(
     Args:
         api: NVRTC.
         flags: The arguments of NVRTC.
-        inputs: One input: the source's name and content, and the output ("PTX", "LTOIR" or "CUBIN").
+        inputs: One input: the name and the content of the source, and the kind of code to return ("PTX",
+            "LTOIR" or "CUBIN").
         headers: The headers in memory: pairs of the name that `#include` uses, and the text.
         expressions: The C++ names whose symbols are returned.
 
@@ -134,8 +141,9 @@ def nvvm(api: Any, flags: Sequence[str], inputs: Sequence[Input]) -> Answer:
     Args:
         api: libNVVM.
         flags: The arguments of libNVVM.
-        inputs: Name, content and use of each module, in order: "whole", or "lazy" for a library of which only
-            needed functions are linked. The use "verify", without a module, verifies the modules before it.
+        inputs: Name, content and use of each module, in order. The use is "whole", or "lazy" for a library of
+            which only needed functions are linked. An input with the use "verify" is no module: it verifies
+            the modules before it.
 
     Returns:
         The step that failed ("start", "read", "verify" or "compile"), "" if none did; its status; and the
@@ -203,7 +211,11 @@ def _read_log(api: Any, program: Any, function: str) -> str:
 
 
 def _serve() -> None:
-    """Answer the request on standard input."""
+    """
+    Make the call that standard input requests, and write its answer to standard output.
+
+    Both are marshalled: the request is a tuple of a function's name, the library and the further arguments.
+    """
     # Descriptor 1 is standard output, 2 is standard error. Text that a library writes to standard output goes
     # to standard error, so that it is no part of the answer.
     answer_descriptor = os.dup(1)

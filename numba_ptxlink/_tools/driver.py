@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 
     from .launching import Configuration
 
-# CUlaunchConfig: the extents of grid and block, the shared memory in bytes, the stream, and the address and
-# number of the attributes. CUlaunchAttribute: its ID, and a value of one or three numbers.
+# Structures of cuda.h; "x" is a byte of padding. CUlaunchConfig: the extents of grid and block, the shared
+# memory in bytes, the stream, and the address and number of the attributes. CUlaunchAttribute: its ID, and
+# its value, a union of 64 bytes, of which one or three numbers are used.
 _CONFIG, _ATTRIBUTE = struct.Struct("7I4xQQI4x"), struct.Struct("i4x3I52x")
 _COOPERATIVE, _CLUSTER, _PROGRAMMATIC = 2, 4, 6  # CU_LAUNCH_ATTRIBUTE_...
+# The largest cluster that every GPU with clusters supports. A kernel has to opt in to larger ones ("Thread
+# Block Clusters" in the CUDA C++ Programming Guide).
 _MAX_PORTABLE_CLUSTER_BLOCKS = 8
 _STATIC_SHARED = 1  # CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
 _OPT_IN_SHARED = 97  # CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
@@ -65,7 +68,7 @@ def version() -> tuple[int, int] | None:
     """
     Return the newest CUDA version that the driver supports, as (major, minor); None without a driver.
 
-    CUDA is not initialised.
+    Does not initialise CUDA, which would take longer and need a device.
     """
     try:
         library = ctypes.CDLL("libcuda.so.1")
@@ -75,7 +78,7 @@ def version() -> tuple[int, int] | None:
     # cuDriverGetVersion works without cuInit. The number is 1000 * major + 10 * minor.
     if library.cuDriverGetVersion(ctypes.byref(number)):
         return None
-    return (number.value // 1000, number.value % 1000 // 10)
+    return (number.value // 1000, number.value % 1000 // 10)  # 12040 is CUDA 12.4.
 
 
 def require() -> None:
@@ -170,18 +173,19 @@ def wait(stream: int, array_stream: int) -> None:
 
 def inaccessible_device(address: int) -> int | None:
     """
-    Return the number of the device that has the memory at *address*, if kernels cannot access it.
+    Return the number of the device whose memory *address* is in, if kernels cannot access that memory.
 
-    Return None if kernels in the current context can access the memory, as managed memory and memory of a
-    peer to which access is enabled, and for unknown addresses.
+    Return None if kernels in the current context can access the memory, such as managed memory and memory of
+    a peer to which access is enabled; and for unknown addresses, about which the driver cannot tell.
     """
+    # Memory of the only device is always accessible: save the queries at each launch.
     if not address or not _has_several_devices():
         return None
     attribute, query = ctypes.c_uint64(), _api().cuPointerGetAttribute
-    # The query succeeds, and returns 0, for memory that kernels in the current context can access.
+    # The query returns 0, success, for memory that kernels in the current context can access.
     if query(ctypes.byref(attribute), _DEVICE_POINTER, ctypes.c_uint64(address)) == 0:
         return None
-    # The query fails for unknown addresses, which have no device.
+    # The query fails for unknown addresses, which have no device. It writes an int, the lower half.
     if query(ctypes.byref(attribute), _DEVICE_ORDINAL, ctypes.c_uint64(address)) != 0:
         return None
     return attribute.value
@@ -199,7 +203,7 @@ def launch(
     Launch a kernel in the current context; the arguments are copied before this returns.
 
     Args:
-        handle: The handle of the kernel, as from `kernel`.
+        handle: The handle of the kernel, as returned by `kernel`.
         launch_config: The launch configuration.
         buffer: The values of the arguments.
         offsets: The offset of each argument in *buffer*, in bytes.
@@ -274,13 +278,21 @@ def _api() -> Any:
 
 
 def _query(function: str, *arguments: Any, failure: str) -> int:
-    """Return the number or handle that a function of the driver writes to its first argument."""
+    """
+    Return the number or handle that a function of the driver writes to its first argument.
+
+    Args:
+        function: The name of the C function.
+        arguments: Its further arguments.
+        failure: The beginning of the message if the call fails.
+    """
     result = ctypes.c_uint64()
     _call(function, ctypes.byref(result), *arguments, failure=failure)
     return result.value
 
 
 def _call(function: str, *arguments: Any, failure: str) -> None:
+    """Call a function of the driver; *failure* begins the message of the LaunchError if the call fails."""
     api = _api()
     try:
         driver_function = getattr(api, function)

@@ -31,19 +31,24 @@ LIBRARIES = {
     "nvvm": "libNVVM",
     "device": "libdevice",
 }
-"""The name of each library in messages, by its name in cuda-pathfinder and in file names."""
+"""
+The name of each library in messages, by its name in cuda-pathfinder and in file names.
 
-# The names of packages end in the major version up to CUDA 12, such as nvidia-nvjitlink-cu12.
+"device" is for messages only: libdevice.10.bc is bitcode, which is read and not loaded.
+"""
+
+# Up to CUDA 12, the names of packages end in the major version, such as nvidia-nvjitlink-cu12.
 _LAST_MAJOR_WITH_SUFFIX = 12
+# The first release whose ptxas a package contains: nvidia-cuda-nvcc-cu11.
 _FIRST_RELEASE_WITH_PTXAS_PACKAGE = (11, 7)
-# An ELF note: the sizes of name and content, the type NT_GNU_BUILD_ID (3), the name "GNU"; the content
-# follows.
+# An ELF note: the size of its name (4), the size of its content, the type NT_GNU_BUILD_ID (3) and the name
+# "GNU". The content, which follows, is the build ID.
 _BUILD_ID_NOTE = re.compile(rb"\x04\0\0\0(?P<size>.)\0\0\0\x03\0\0\0GNU\0", re.DOTALL)
-# The notes of a library are at its beginning, or at its end if a tool has moved them.
+# The notes of a library are at its beginning, or at its end if a tool such as patchelf has moved them.
 _SEARCHED_BYTES = 1 << 16
-# Errors of loading a library: those of cuda-pathfinder and of older bindings are RuntimeErrors.
+# Errors of loading a library. Those of cuda-pathfinder and of older bindings are RuntimeErrors.
 _LOADING_ERRORS = (ImportError, OSError, RuntimeError)
-# A script named nvcc may do something else, and never end.
+# A script named nvcc may do something else than compile, and never end.
 _TIMEOUT_SECONDS = 30
 
 
@@ -110,7 +115,8 @@ def library(name: str) -> str:
     """
     Return the file of the CUDA library *name*, one of `LIBRARIES`.
 
-    The library is loaded if it can be found only so: if neither a wheel nor a conda environment contains it.
+    If neither a wheel nor a conda environment contains the library, only loading it shows where it is: then
+    it is loaded.
 
     Raises:
         LinkError: The library cannot be found.
@@ -123,10 +129,12 @@ def library(name: str) -> str:
 
 def _find_without_loading(name: str) -> str:
     """Return the file that cuda-pathfinder would load; "" if that is known only after loading it."""
-    # cuda-pathfinder has no public function for this. Loading takes 5 to 100 ms, which a cached kernel saves.
+    # cuda-pathfinder has no public function for this, so releases without these private ones give "". Loading
+    # takes 5 to 100 ms, which a cached kernel saves.
     try:
         loading = importlib.import_module("cuda.pathfinder._dynamic_libs.load_nvidia_dynamic_lib")
         descriptor = loading.LIB_DESCRIPTORS[name]
+        # cuda-pathfinder returns a library that this process has loaded, wherever it is.
         if loading.LOADER.check_if_already_loaded_from_elsewhere(descriptor) is not None:
             return ""
         return str(
@@ -179,7 +187,7 @@ def programs(name: str, *, wheels_first: bool = False) -> Iterator[str]:
     """
     Return the paths of an NVIDIA program: on PATH, then in wheels, CUDA_HOME, CUDA_PATH and other `toolkits`.
 
-    With *wheels_first*, PATH comes last.
+    With *wheels_first*, the program on PATH comes last. A path may occur twice.
     """
     on_path = [shutil.which(name)]
     in_folders = (
@@ -191,19 +199,24 @@ def programs(name: str, *, wheels_first: bool = False) -> Iterator[str]:
 
 
 def toolkits() -> Iterator[Path]:
-    """Yield possible folders of toolkits: of nvcc in CUDACXX or on PATH, wheels, CUDA_HOME and CUDA_PATH."""
+    """
+    Yield folders that may be toolkits: of the nvcc in CUDACXX and on PATH, wheels, CUDA_HOME and CUDA_PATH.
+
+    A folder may occur twice, or contain no toolkit.
+    """
     cudacxx = command("CUDACXX")[:1]
     for path in filter(None, map(shutil.which, (*cudacxx, "nvcc"))):
-        # A script may call an nvcc in another folder.
+        # A script named nvcc, such as a wrapper of a package manager, may call an nvcc in another folder.
         if _is_script(path) and (folder := toolkit_of(path)):
             yield folder
-        # The parent of "bin": of the path as it is, since a toolkit may consist of links, and of the file
-        # that the path leads to, since nvcc may be a link in /usr/bin.
+        # The parent of nvcc's folder "bin": once for the path as it is, since a toolkit may consist of links,
+        # and once for the file that the path leads to, since nvcc may be a link in /usr/bin.
         yield from (Path(path).absolute().parents[1], Path(path).resolve().parents[1])
     yield from _package_and_variable_roots()
 
 
 def _package_and_variable_roots() -> Iterator[Path]:
+    """Yield folders that may be toolkits: those of wheels, then those of CUDA_HOME and CUDA_PATH."""
     for folder in map(Path, sys.path):
         yield from folder.glob("nvidia/*")
     yield from map(Path, filter(None, map(os.environ.get, ("CUDA_HOME", "CUDA_PATH"))))
@@ -282,6 +295,7 @@ def package_name(name: str, cuda_major: int | None = None) -> str:
     cuda_major = major() if cuda_major is None else cuda_major
     if cuda_major > _LAST_MAJOR_WITH_SUFFIX:
         return name
+    # Up to CUDA 12, the package of nvcc contains libNVVM and the headers in crt/.
     if name in ("nvidia-nvvm", "nvidia-cuda-crt"):
         name = "nvidia-cuda-nvcc"
     return f"{name}-cu{cuda_major}"
@@ -289,8 +303,8 @@ def package_name(name: str, cuda_major: int | None = None) -> str:
 
 def package_of_ptxas(release: tuple[int, int]) -> str:
     """Return the package with a ptxas of CUDA *release*; "" if there is none."""
-    # The extra [nvcc] contains ptxas, and the programs that nvcc calls in the same release: programs of
-    # another release would write PTX that this ptxas rejects.
+    # The extra [nvcc] installs ptxas and nvcc's other programs in one release. A newer compiler beside this
+    # ptxas would write PTX that this ptxas rejects.
     has_extra = release[0] > _LAST_MAJOR_WITH_SUFFIX
     package = "cuda-toolkit[nvcc]" if has_extra else package_name("nvidia-cuda-nvcc", release[0])
     return f"{package}=={dotted(release)}.*" if release >= _FIRST_RELEASE_WITH_PTXAS_PACKAGE else ""
@@ -301,7 +315,8 @@ def install_nvvm_command(release: tuple[int, int]) -> str:
     wheel = f"{package_name('nvidia-nvvm', release[0])}=={dotted(release)}.*"
     if release[0] != major():
         return f"pip install '{wheel}'"
-    # Installed into this environment, the wheel would replace its newer libNVVM.
+    # Installed into this environment, the wheel would replace its newer libNVVM. The wheel contains
+    # nvidia/cu13, or nvidia/cuda_nvcc up to CUDA 12.
     folder = f"cu{release[0]}" if release[0] > _LAST_MAJOR_WITH_SUFFIX else "cuda_nvcc"
     return f"pip install --no-deps --target cuda '{wheel}' && export CUDA_HOME=$PWD/cuda/nvidia/{folder}"
 
@@ -311,8 +326,8 @@ def toolkit_extra(cuda_major: int | None = None) -> str:
     Return the extra of numba-ptxlink that installs the tools, "toolkit12" or "toolkit13".
 
     Args:
-        cuda_major: The major version of CUDA; None for this environment's. The nearest version with an extra
-            is used.
+        cuda_major: The major version of CUDA; None for this environment's. For a version without an extra,
+            such as 11, the nearest one that has an extra is used.
     """
     cuda_major = major() if cuda_major is None else cuda_major
     return f"toolkit{min(max(cuda_major, _LAST_MAJOR_WITH_SUFFIX), _LAST_MAJOR_WITH_SUFFIX + 1)}"
@@ -335,13 +350,13 @@ def load_error(name: str, reason: object) -> LinkError:
 
 def missing_library_error(error: BaseException) -> LinkError | None:
     """
-    Return an error that names the missing package, if *error* is about a missing library of the toolkit.
+    Return an error that names the missing package if *error* is about a missing library of the toolkit.
 
-    None for any other error. The front ends' own messages name only the file, or another installer.
+    Return None for any other error. The front ends' own messages name only the file, or another installer.
     """
     cause: BaseException | None = error
     while cause is not None:
-        # Compare names of classes, since cuda-pathfinder may not be imported yet.
+        # Compare names of classes, since cuda-pathfinder, which has the classes, may not be imported yet.
         if type(cause).__name__.endswith(("LibNotFoundError", "LibNotAvailableError")):
             match = re.search(f"lib({'|'.join(LIBRARIES)})", str(cause))
             if match is not None:

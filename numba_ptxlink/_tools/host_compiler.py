@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CXX_COMPILERS = ("c++", "g++", "clang++")
-# The object can be linked into shared libraries, too, and exports no symbol from them.
+# With these flags, the object can be linked into a shared library, too, and exports no symbol from it.
 _OBJECT_FLAGS = ("-fPIC", "-fvisibility=hidden")
 # Environment variables that add flags to nvcc, or folders to the host compiler (the manuals of nvcc and GCC).
 _NVCC_VARIABLES = ("NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CPATH", "CPLUS_INCLUDE_PATH")
@@ -131,12 +131,14 @@ def compile_cuda(source: str, name: str, arch: Arch, include_dirs: Sequence[Path
         if not succeeded:
             raise LinkError(f"{nvcc[0]} could not compile {name}: {failure}", flags=tuple(flags), log=failure)
         ptx = (folder / "code.ptx").read_text()
-        # A rule for make: the target, a colon, and the files, with blanks escaped as "\ ". The first file is
-        # the source.
-        rule = (folder / "code.d").read_text(errors="surrogateescape").replace("\\\n", " ").partition(":")[2]
-    _, *files = (path.replace("\\ ", " ") for path in re.findall(r"(?:\\ |\S)+", rule))
+        # A rule for make, "code.ptx : a.cu /usr/my\ headers/b.h", whose lines are joined by backslashes.
+        rule = (folder / "code.d").read_text(errors="surrogateescape").replace("\\\n", " ")
+    _, _, prerequisites = rule.partition(":")
+    # Blanks in paths are escaped as "\ ". The first file is the source.
+    _, *files = (path.replace("\\ ", " ") for path in re.findall(r"(?:\\ |\S)+", prerequisites))
     digests = _digests(files)
-    # Cache nothing if a file cannot be read, or has changed while nvcc ran.
+    # Cache nothing if a file cannot be read, or may have changed while nvcc ran: the digest would be that of
+    # another content than nvcc has read.
     if (
         all(digests.values())
         and max(Path(path).stat().st_ctime for path in files) < start_time - _CLOCK_TICK_SECONDS
@@ -146,7 +148,7 @@ def compile_cuda(source: str, name: str, arch: Arch, include_dirs: Sequence[Path
 
 
 def _digests(paths: Iterable[str]) -> dict[str, str]:
-    """Return the SHA-256 digest of each file, "" for one that cannot be read."""
+    """Return the SHA-256 digest of each file by its path; "" for a file that cannot be read."""
     digests = dict.fromkeys(paths, "")
     for path in digests:
         with contextlib.suppress(OSError, ValueError):
@@ -155,7 +157,7 @@ def _digests(paths: Iterable[str]) -> dict[str, str]:
 
 
 def _cure(compiler_log: str) -> str:
-    """Return the advice that ends the message about compilers that failed with *compiler_log*."""
+    """Return the last sentence of the message if all compilers failed; *compiler_log* has their logs."""
     missing = _MISSING_HEADER.search(compiler_log)
     if missing is None:
         return "Set CUDACXX (nvcc) or CXX to a compiler that can, or repair this one."
@@ -169,13 +171,17 @@ def _cure(compiler_log: str) -> str:
 
 
 def nvcc_release() -> tuple[int, int] | None:
-    """Return the release of the nvcc that compiles objects; None without nvcc, or if nvcc prints none."""
+    """Return the CUDA release of the nvcc that compiles objects; None without one, or if it prints none."""
     releases = (programs.release(*compiler) for compiler, is_nvcc in _compilers() if is_nvcc)
     return next(releases, None)
 
 
 def missing_libnvvm() -> Path | None:
-    """Return the path of the libNVVM that nvcc loads for -dlto, if no file is there; None otherwise."""
+    """
+    Return the path at which nvcc looks for libNVVM if no file is there; None if nvcc has its libNVVM.
+
+    nvcc loads this libNVVM for -dlto. Return None, too, without nvcc, or if its toolkit is unknown.
+    """
     nvcc = next((compiler[0] for compiler, is_nvcc in _compilers() if is_nvcc), "")
     toolkit = find.toolkit_of(nvcc) if nvcc else None
     library = toolkit and toolkit / "nvvm" / "lib64" / "libnvvm.so"
@@ -183,7 +189,7 @@ def missing_libnvvm() -> Path | None:
 
 
 def _compilers() -> Iterator[tuple[Sequence[str], bool]]:
-    """Yield the command of each compiler, and whether it is nvcc, which calls a C++ compiler itself."""
+    """Yield the command of each compiler in the order of preference, and whether the compiler is nvcc."""
     if command := _command_in("CUDACXX"):
         yield command, Path(command[0]).name.startswith("nvcc")
     for path in find.programs("nvcc"):

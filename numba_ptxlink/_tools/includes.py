@@ -1,9 +1,9 @@
 """
 Find the files that a CUDA C++ source can include, without running a preprocessor.
 
-NVRTC does not report the files that it includes. The scan may find more: it ignores conditions, and if
-several include directories contain the named file, it finds all of them. If a directive names its file by a
-macro, the result has no cache key.
+NVRTC does not report the files that it includes. The scan may find more files than NVRTC includes: it ignores
+conditions such as #if, and if several include directories contain the named file, it finds all of them. If a
+directive names its file by a macro, the result has no cache key.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from numba_ptxlink.errors import ConfigError, LinkError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+# The search ends after this number of files, and its result has no cache key.
 _MAX_FILES = 20_000
-# Minimum time since the last change of a file for its scan to be reused.
+# The scan of a file is reused only if the file was last changed longer ago than this, see `_scan_file`.
 _SETTLED_NANOSECONDS = 1_000_000_000
 # A backslash at the end of a line joins the next line to it.
 _SPLICE = re.compile(rb"\\[ \t]*\r?\n")
 # Blanks and comments between two tokens.
 _GAP = rb"(?:[ \t\f\v]|/\*.*?\*/)*"
 # The group is the operand and the rest of the line: `"a.h"` of `#include "a.h"`, `<b>)` of
-# `__has_include(<b>)`. Matches anywhere in a line, also in comments and strings: more names are harmless.
+# `__has_include(<b>)`. Matches anywhere in a line, also in comments and strings: further names are harmless.
 _DIRECTIVE = re.compile(
     rb"(?:(?:#|%:|\?\?=)"
     + _GAP
@@ -56,8 +57,9 @@ _NO_OPERAND = re.compile(rb"\s*(?:$|\)|&&|\|\||//|/\*|,)")
 # Other spellings of "#", and of the backslash that joins two lines. `_FILE_IN_MACRO` and `_SPLICE` do not
 # match them, so a file that contains one may include names that a scan does not find.
 _DIGRAPHS = (b"%:", b"??=", b"??/")
-# Macros with the time of compilation; names by which code gets the path of its file.
+# Macros whose value is the time of compilation.
 _TIME_MACROS = (b"__TIME__", b"__DATE__", b"__TIMESTAMP__")
+# Names by which code gets the path of its file: `assert` uses __FILE__.
 _PATH_NAMES = (b"__FILE", b"__BASE_FILE__", b"__builtin_FILE", b"source_location", b"assert")
 
 
@@ -103,9 +105,11 @@ class Includes(NamedTuple):
 
     Args:
         files: The files; if one directive can mean several, they are in search order.
-        key: Lines that change whenever one of the files changes; None if that cannot be known, or if the code
-            contains the time. The lines contain paths only if the code can depend on them, as by `__FILE__`.
-        versions: The device, inode, size and times of each file, as the function `version` returns them.
+        key: Lines for a cache key, which change whenever one of the files changes; None if the scan may have
+            missed a file, or if the code contains the time. The lines contain paths only if the code can
+            depend on them, as by `__FILE__`.
+        versions: The device, inode, size and times of each of *files*, as the function `version` returns
+            them.
     """
 
     files: tuple[str, ...]
@@ -133,7 +137,7 @@ def find_includes(
     Raises:
         LinkError: A text has a character that NVRTC cannot read.
     """
-    # `encode` raises the error for a name that NVRTC cannot read.
+    # Called for the error that `encode` raises for a name that NVRTC cannot read.
     for name in (*map(os.fsdecode, include_dirs), *(headers or ())):
         encode(name)
     header_scans = {name: _scan(encode(text)) for name, text in (headers or {}).items()}
@@ -180,11 +184,16 @@ class _Search:
 
     def run(self, pending: list[tuple[_Scan, str]]) -> bool:
         """
-        Search for the includes of *pending*, pairs of a scan and its folder.
+        Search for the files that sources include, and for those that these include.
 
-        Return False if the search ended early, after `_MAX_FILES`.
+        Args:
+            pending: The scan and the folder of each source; the search empties this list.
+
+        Returns:
+            False if the search ended early, after `_MAX_FILES`.
         """
-        # Breadth-first, so that headers are recorded in search order.
+        # Breadth-first: the files that one directive can mean are recorded, in search order, before the files
+        # that these include.
         while pending and len(self.files) <= _MAX_FILES:
             scan, folder = pending.pop(0)
             for name in scan.names:
@@ -195,12 +204,20 @@ class _Search:
         return not pending
 
     def _find(self, scan: _Scan, folder: str, name: str) -> Iterator[tuple[_Scan, str]]:
-        """Record the files that *name* can mean in the file of *scan*, in *folder*; yield the new ones."""
+        """
+        Record the files that a directive can mean; yield the scan and the folder of each new file.
+
+        Args:
+            scan: The scan of the source that contains the directive.
+            folder: The folder of this source.
+            name: The name in the directive, such as "a.h".
+        """
         for position, directory in enumerate((folder, *self._include_dirs)):
             path = os.path.join(directory, name)  # noqa: PTH118 - four times faster
             if (file := self._read(path)) is None:
                 continue
-            # The position stands for the directory, so that its path does not change the key.
+            # The position identifies the directory in the key. The directory's path is not in the key, so
+            # that equal files in other places have an equal key.
             line = f"file {scan.digest} {position} {name} {file.scan.digest}"
             self._file_key_lines.setdefault(file.identity, set()).add(line)
             if path not in self.files:
@@ -209,7 +226,7 @@ class _Search:
                 yield file.scan, self._real_path(os.path.dirname(path))  # noqa: PTH120 - faster
 
     def key_lines(self) -> set[str]:
-        """Return the lines of a key: all names by which files were found, and the digests of the files."""
+        """Return the lines of a key: the names by which each file was found, and its digest."""
         return self._header_key_lines | {"\n".join(sorted(lines)) for lines in self._file_key_lines.values()}
 
 
@@ -235,7 +252,7 @@ def check_include_dirs(include_dirs: Sequence[Path | str] | Path | str) -> Seque
 
 
 def join_lines(text: bytes) -> bytes:
-    """Return *text* with lines that end in a backslash joined to the next one."""
+    """Return *text* with each line that ends in a backslash joined to the next line."""
     return _SPLICE.sub(b"", text) if b"\\" in text else text
 
 
@@ -258,11 +275,12 @@ def encode(text: str) -> bytes:
 def _scan(text: bytes) -> _Scan:
     joined = join_lines(text)
     operands = (operand for operand in _DIRECTIVE.findall(joined) if not _NO_OPERAND.match(operand))
-    # An operand that is a macro gives None.
+    # An operand that is a macro gives None in the list.
     literals = [_LITERAL.match(operand) for operand in operands]
     matches = [match for match in (*literals, *_FILE_IN_MACRO.finditer(joined)) if match]
     return _Scan(
         digest=hashlib.sha256(text).hexdigest(),
+        # A pattern has a group for each form of a name, "a.h" and <a.h>; `lastindex` is the matched group's.
         names=tuple(dict.fromkeys(os.fsdecode(match[match.lastindex or 0]) for match in matches)),
         prevents_key=None in literals or any(word in joined for word in (*_DIGRAPHS, *_TIME_MACROS)),
         depends_on_path=any(word in joined for word in _PATH_NAMES),
@@ -273,7 +291,7 @@ def _scan_file(path: str) -> _File | None:
     """Return the file at *path*; None if there is none. Scans of unchanged files are reused."""
     try:
         status = os.stat(path)  # noqa: PTH116 - four times faster
-        # Two changes within one tick of the clock have the same times.
+        # Two changes within one tick of the clock have the same times: do not reuse the scan of a new file.
         is_settled = time.time_ns() - status.st_ctime_ns > _SETTLED_NANOSECONDS
         scan = _scan_unchanged if is_settled else _scan_unchanged.__wrapped__
         return _File(scan(path, *version(status)), version(status))

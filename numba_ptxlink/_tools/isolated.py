@@ -2,7 +2,8 @@
 Call NVIDIA's compilers and linker, in a child process if a call would change the results of later ones.
 
 The libraries have global state: after one compilation with -G or -O0, later ones in the process give
-different code, and wrong code for some GPUs. So a call with such an option is made by a child process.
+different code, and wrong code for some GPUs. So a call with such an option is made by a child process, and so
+is a call of a library of another toolkit, since the loader does not distinguish libraries of one name.
 """
 
 from __future__ import annotations
@@ -42,16 +43,16 @@ def call(
 
     Args:
         function: The name of the function: "nvrtc", "nvvm" or "nvjitlink".
-        library: The file of the library. With *alters_later_calls*, it may belong to another toolkit than
-            the libraries that this process has loaded.
+        library: The file of the library.
         flags: The flags for the library.
         inputs: The inputs, as the function takes them.
         arguments: The further arguments of the function.
-        alters_later_calls: Whether the call would change the results of later calls in the same process.
+        alters_later_calls: Whether to call in a child process, since in this process the call would change
+            the results of later ones, or would reach another toolkit's library of the same name.
 
     Returns:
-        The answer of the function: the step that failed, "" if none did; its status; and "log", "code" and
-        further outputs by name.
+        The answer of the function: the step that failed, "" if none did; the library's status; and "log",
+        "code" and further outputs by name.
 
     Raises:
         LinkError: The library has ended the child process, or no child can be started.
@@ -65,7 +66,7 @@ def call(
         _called_in_children.add(library)
         log.warning("%s %s; this process calls it in child processes from now on", library, reason)
         failed_step, *_ = answer
-        # A rejection of the inputs is valid; wrong code is compiled again, by a child.
+        # An answer that rejects the inputs is valid. Wrong code is not: a child compiles the inputs again.
         if failed_step:
             return answer
     names = tuple(name for name, _, _ in inputs if name)
@@ -96,6 +97,7 @@ def call(
 def _unusable_reason(answer: Answer) -> str:
     """Return why this process must not call the library again; "" if it may."""
     failed_step, _, outputs = answer
+    # nvJitLink's message for a cubin that it rejects, such as one for another architecture.
     if failed_step and "ERROR 4: bad input" in outputs["log"]:
         return "has rejected machine code, after which links in other threads would deadlock"
     if has_generic_param_access(outputs["code"]):
@@ -109,6 +111,7 @@ def has_generic_param_access(code: bytes) -> bool:
 
     Libraries make such code for sm_100 and later only after a call for debug information.
     """
+    # Most PTX accesses parameters by name, such as `[f_param_0]`, and needs no closer look.
     if b"cvta.param" not in code or not re.search(rb"\b(?:ld|st)\.param\S*\s+[^;]*\[%", code):
         return False
     # Registers that hold a generic address of a parameter.
@@ -116,6 +119,7 @@ def has_generic_param_access(code: bytes) -> bool:
     # "@%p1 ld.param.b32 %r1, [%rd2];": a guard, the mnemonic, the operands, which may have vectors in braces.
     statements = rb"^\s*(?:@!?%\w+\s+)?([a-z][\w.:]*)\s+([^;{}]*(?:\{[^}]*\}[^;{}]*)*);"
     for mnemonic, operands in re.findall(statements, code, re.MULTILINE):
+        # The first register is the destination.
         registers = re.findall(rb"%\w+", operands)
         if re.match(rb"(?:ld|st)\.param\b", mnemonic):
             address = re.search(rb"\[(%\w+)", operands)
@@ -131,7 +135,12 @@ def has_generic_param_access(code: bytes) -> bool:
 
 def _call_in_child(request: bytes) -> tuple[Answer | None, str]:
     """
-    Return the answer of a child process, None if the library ended it; and the text on its standard error.
+    Return the answer of a child process, and its text on standard error.
+
+    The answer is None if the library ended the child.
+
+    Args:
+        request: The request in the form that `child` reads.
 
     Raises:
         OSError: No child can be started.
@@ -140,7 +149,8 @@ def _call_in_child(request: bytes) -> tuple[Answer | None, str]:
     import subprocess
     from multiprocessing import spawn
 
-    # A frozen program would run itself; one that embeds Python may name an interpreter for children.
+    # A frozen program would run itself. A program that embeds Python may name an interpreter for children by
+    # multiprocessing.set_executable.
     python = "" if getattr(sys, "frozen", False) else os.fsdecode(spawn.get_executable() or "")
     if not python:
         raise FileNotFoundError("this program names no Python")

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # The most blocks or threads along x, y and z: "Technical Specifications per Compute Capability" in the CUDA
-# C++ Programming Guide. A cluster has at most 16 blocks, in any shape.
+# C++ Programming Guide. A cluster has at most 16 blocks in all, which the driver checks.
 _MAX_EXTENTS = {"grid": ((1 << 31) - 1, 65535, 65535), "block": (1024, 1024, 64), "cluster": (16, 16, 16)}
-_SHARED_SIZES = range(1 << 63)  # bytes
+# The sizes in bytes that are numbers of bytes at all; the limit of the device is checked at the launch.
+_SHARED_SIZES = range(1 << 63)
 Dim3 = tuple[int, int, int]
 
 
@@ -23,11 +24,11 @@ class Configuration(NamedTuple):
     A launch configuration.
 
     Args:
-        grid: The blocks of the grid.
-        block: The threads of a block.
-        stream: The handle of the stream.
+        grid: The number of blocks along x, y and z.
+        block: The number of threads of a block along x, y and z.
+        stream: The handle of the stream; 0 for the default stream.
         shared: The dynamic shared memory of a block, in bytes.
-        cluster: The blocks of a cluster; None for the kernel's own cluster size.
+        cluster: The number of blocks of a cluster along x, y and z; None for the kernel's own cluster size.
         cooperative: Whether all blocks have to run at once, to synchronise the grid.
         programmatic_dependent: Whether the kernel may start before the kernel ahead of it in the stream has
             ended.
@@ -50,7 +51,7 @@ class Launchable:
         name: The symbol of the kernel.
     """
 
-    # Whether the kernel itself requires a cooperative launch.
+    # Whether the kernel requires a cooperative launch, whatever the caller passes: subclasses set it.
     _cooperative = False
 
     def __init__(self, name: str) -> None:
@@ -73,7 +74,12 @@ class Launchable:
         )
 
     def __call__(self, *_: Any) -> None:
-        """Raise the error that explains the syntax of launches."""
+        """
+        Raise the error that explains the syntax of launches: there is no launch configuration.
+
+        Raises:
+            LaunchError: Always.
+        """
         self[()]
 
     def launch(
@@ -88,7 +94,7 @@ class Launchable:
         programmatic_dependent: bool = False,
     ) -> None:
         """
-        Launch the kernel; returns when it is queued, on the CPU when it has ended.
+        Launch the kernel. Returns when the launch is queued; on the CPU, when the kernel has ended.
 
         Arrays are device memory with `__cuda_array_interface__` or DLPack; the launch waits for the streams
         that they name. On the CPU they are NumPy arrays. Structs are NumPy records, tuples or bytes. Nothing
@@ -114,6 +120,7 @@ class Launchable:
             LaunchError: An argument does not fit its parameter or is in memory that the device of the launch
                 cannot access, the kernel cannot be loaded, or the driver rejects the launch.
         """
+        # Refuse a value that is no integer, as any negative number.
         shared_bytes = operator.index(shared) if hasattr(shared, "__index__") else -1
         if shared_bytes not in _SHARED_SIZES:
             raise LaunchError(f"The shared memory is {short_repr(shared)}; pass a number of bytes.")
@@ -141,7 +148,7 @@ def _dim3(name: str, extents: Any) -> Dim3:
         extents: One to three numbers.
 
     Raises:
-        LaunchError: A number is missing, or no GPU can launch so many.
+        LaunchError: *extents* are not one to three positive integers, or exceed the limits of all GPUs.
     """
     extent_list = extents if isinstance(extents, (tuple, list)) else (extents,)
     try:
@@ -174,7 +181,7 @@ def stream_handle(stream: Any) -> int:
     if stream is None:
         return 0
     try:
-        # `to_bytes` rejects numbers that do not fit into 64 bits.
+        # `to_bytes` raises an error for a number that does not fit into 64 bits.
         return int.from_bytes(_stream_number(stream).to_bytes(8, "little"), "little")
     except Exception as error:
         raise LaunchError(
@@ -193,6 +200,8 @@ def _stream_number(stream: Any) -> int:
     # Numba's streams have `external`; int() converts their handle, an object of the bindings or of ctypes.
     if hasattr(stream, "external"):
         return int(stream)
-    # PyTorch's streams have `cuda_stream`, CuPy's have `ptr`. Anything else has to be a number.
-    attributes = (name for name in ("cuda_stream", "ptr") if hasattr(stream, name))
-    return operator.index(getattr(stream, next(attributes, ""), stream))
+    # The attribute of PyTorch's streams, and that of CuPy's.
+    for attribute in ("cuda_stream", "ptr"):
+        if hasattr(stream, attribute):
+            return operator.index(getattr(stream, attribute))
+    return operator.index(stream)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
 
-# The function that adds an entry of a kind.
+# The function that adds an entry, by the kind of its code.
 _ADD_FUNCTIONS = {CUBIN: "nvFatbinAddCubin", PTX: "nvFatbinAddPTX", LTOIR: "nvFatbinAddLTOIR"}
-# The first release that compresses by zstd by default.
+# The first release of nvFatbin that compresses by zstd by default; older ones know no -compress-mode.
 _ZSTD_SINCE = (12, 9)
 
 
@@ -40,8 +40,8 @@ def pack(
         relocatable: Whether the entries contain relocatable code.
         zstd: Whether the programs that read the fat binary support compression by zstd, as drivers from CUDA
             12.4 on do, and nvlink from 12.9 on.
-        lineinfo: Whether LTO-IR has line numbers, for the flag of its entry: nvlink warns of objects whose
-            flags differ.
+        lineinfo: Whether LTO-IR has line numbers. Its entry then gets the flag for them, as nvcc gives it:
+            nvlink warns of objects whose flags differ.
 
     Raises:
         LinkError: nvFatbin is missing, or rejected an entry.
@@ -52,6 +52,7 @@ def pack(
     if not zstd and version() >= _ZSTD_SINCE:
         flags.append("-compress-mode=speed")  # LZ4
     names = tuple(name for _, _, name, _ in entries)
+    # The functions for PTX and LTO-IR have a last parameter, the flags of a later compilation.
     entry_options = {PTX: (b"",), LTOIR: (b"-generate-line-info" if lineinfo else b"",), CUBIN: ()}
 
     def call(function: str, *arguments: object) -> None:

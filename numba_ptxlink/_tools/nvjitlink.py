@@ -1,7 +1,8 @@
 """
 Link with nvJitLink: its arguments and errors. `find` loads it, and `isolated` calls it.
 
-A *path* is the file of an nvJitLink in another package, such as pynvjitlink; "" for this environment's.
+The parameter *path* is the file of an nvJitLink in another package, such as pynvjitlink; "" means the
+nvJitLink of this environment's toolkit.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 _LTOIR_SINCE = (13, 4)
 # The last major version that aborts the process for an unsupported architecture.
 _LAST_MAJOR_THAT_ABORTS = 12
-# Flags that change the results of later link-time optimisation in the process: "-g", "-O0", and "-Xnvvm=...",
-# which may contain "-opt=0".
+# Flags that, in a link with -lto, change the results of later such links in the process: "-g", "-O0", and
+# "-Xnvvm=...", which may contain "-opt=0".
 _ALTERING_FLAGS = re.compile("-g$|-O0$|-Xnvvm")
-# The ends of the names of nvJitLink's functions: nvJitLinkGetLinkedCubin.
+# The end of the name of the function that returns a kind of code, such as nvJitLinkGetLinkedCubin.
 _OUTPUTS = {CUBIN: "Cubin", PTX: "Ptx", LTOIR: "LTOIR"}
 # Parts of names such as NVJITLINK_ERROR_UNRECOGNIZED_OPTION.
 _UNSUPPORTED_STATUS = re.compile("UNRECOGNIZED_|UNSUPPORTED_ARCH")
@@ -61,7 +62,8 @@ def check_arch(release: tuple[int, int], inputs: tuple[str, ...], flags: Sequenc
     """
     Refuse an architecture for which nvJitLink would abort the process, as that of CUDA 12 does.
 
-    nvJitLink has no list of its architectures; NVRTC of the same release supports the same ones.
+    nvJitLink has no list of its architectures; NVRTC of the same release supports the same ones. Without an
+    NVRTC of that release, any architecture is accepted.
 
     Args:
         release: The release of nvJitLink.
@@ -108,9 +110,10 @@ def key(
     Args:
         inputs: The inputs of the link, each (kind, name, code).
         flags: The linker's arguments.
-        output: As for `link`.
+        output: As for `link`: "" for the output that the flags imply.
         path: The file of nvJitLink, as in the module's docstring.
-        unchecked: Whether the caller skipped the comparison of the inputs with each other.
+        unchecked: Whether the caller skipped the comparison of the inputs with each other. Such a caller
+            accepts a result beside which nvJitLink logged errors, and other callers must not find it.
     """
     # The result contains the names of inputs only in debug information.
     contains_names = any(flag in ("-g", "-lineinfo") for flag in flags)
@@ -145,13 +148,14 @@ def link(
     """
     names = tuple(name for _, name, _ in inputs)
     check_arch(version(path), names, flags)
+    is_lto_link = "-lto" in flags or "-dlto" in flags
     step, status, outputs = isolated.call(
         "nvjitlink",
         path or library(),
         flags,
         [(_escape_surrogates(name), code, KINDS[kind].nvjitlink) for kind, name, code in inputs],
         _OUTPUTS[output or (PTX if "-ptx" in flags else CUBIN)],
-        alters_later_calls=not {"-lto", "-dlto"}.isdisjoint(flags) and any(map(_ALTERING_FLAGS.match, flags)),
+        alters_later_calls=is_lto_link and any(map(_ALTERING_FLAGS.match, flags)),
     )
     if step:
         error, error_log = _status_error(status), outputs["log"]
@@ -164,7 +168,7 @@ def link(
                 "\nnvJitLink does not support one of the flags; correct arch or extra_flags, or use another "
                 "toolkit."
             )
-        # nvJitLink has no log if it rejects a flag.
+        # nvJitLink writes no log if it rejects a flag: then the name of the status stands for the log.
         raise LinkError(
             message,
             flags=tuple(flags),
@@ -175,7 +179,7 @@ def link(
 
 
 def _status_error(status: int) -> Exception:
-    """Return an error for *status*; if NVIDIA's bindings are installed, their error, which has its name."""
+    """Return an error that names *status*; without NVIDIA's bindings, which know the names, its number."""
     try:
         from cuda.bindings.nvjitlink import nvJitLinkError
     except ImportError:

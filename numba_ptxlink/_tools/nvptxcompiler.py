@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch, PtxVersion
     from numba_ptxlink._native._nvptxcompiler import _Ffi, _Lib
 
+# More than a small kernel takes, see `_keep_memory`; glibc ignores blocks of more than 32 MiB.
 _WORKING_SET_BYTES = 16 << 20
 
 
@@ -47,10 +48,10 @@ def identity() -> tuple[str, ...]:
 
 class Facts(NamedTuple):
     """
-    The version of the compiler, and the targets that it supports.
+    The version of nvPTXCompiler, and the targets that it supports.
 
     Args:
-        release: The version.
+        release: The version, as (major, minor).
         archs: The architectures that it generates code for.
         newest_ptx: The newest PTX ISA that it reads.
     """
@@ -96,6 +97,7 @@ def supported_archs() -> tuple[Arch, ...]:
     """
     from numba_ptxlink._arch import Arch
 
+    # The number 103 is compute capability 10.3.
     return tuple(Arch(*divmod(number, 10)) for number in sorted(_supported_list("Archs", "int[]")))
 
 
@@ -130,7 +132,7 @@ def compile_ptx(text: bytes, flags: Sequence[str]) -> tuple[int, bytes, str]:
         empty after a rejection; and the info log, or the error log of a rejection.
 
     Raises:
-        AssembleError: The package is not built, or the compiler failed otherwise.
+        AssembleError: The package is not built, or the compiler failed for another reason than its input.
     """
     ffi, lib = load()
     _keep_memory()
@@ -151,14 +153,14 @@ def compile_ptx(text: bytes, flags: Sequence[str]) -> tuple[int, bytes, str]:
 @functools.cache
 def _keep_memory() -> None:
     """
-    Make the C library keep the memory that one compilation frees for the next one.
+    Make the C library keep the memory that one compilation frees, so that the next one reuses it.
 
-    The limit becomes twice `_WORKING_SET_BYTES`: glibc raises its mmap and trim thresholds to fit the largest
-    block that was freed (mallopt(3), M_MMAP_THRESHOLD). Otherwise the 9 MB of a small kernel are returned to
-    the system and faulted in again page by page, which takes up to a fifth of its time. Thresholds set by the
-    process remain in effect.
+    Otherwise the 9 MB that a small kernel takes are returned to the system and faulted in again page by page,
+    which takes up to a fifth of the compilation's time. glibc keeps as much as twice the largest block that
+    was ever allocated by mmap and freed (mallopt(3), M_MMAP_THRESHOLD); so free one of `_WORKING_SET_BYTES`.
+    Thresholds that the process has set remain in effect.
     """
-    # A block that is freed at once.
+    # Python frees this unused object, a block of that size, at once.
     bytes(_WORKING_SET_BYTES)
 
 
@@ -177,7 +179,7 @@ def load() -> tuple[_Ffi, _Lib]:
 
 
 def _check(step: str, result: int) -> None:
-    """Raise an error unless *result*, an nvPTXCompileResult, is 0; *step* names the call in the message."""
+    """Raise an AssembleError unless *result*, an nvPTXCompileResult, is 0; *step* names the call in it."""
     if result:
         raise AssembleError(
             f"nvPTXCompiler failed with status {result} ({step}); free memory and try again, "

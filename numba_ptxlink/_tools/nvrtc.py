@@ -27,16 +27,18 @@ INCLUDE_DIR = Path(__file__).parents[1] / "include"
 """The headers of this package, which the headers of exports include."""
 
 NOWHERE = Path("/")
-"""The folder for source that is no file, so that only the include directories are searched."""
+"""The *folder* of `compile_source` for source that is no file and has no headers beside it."""
 
 # Flags for line information, which contains the paths of files.
 _LINE_FLAGS = ("--generate-line-info", "-lineinfo", "--device-debug", "-G")
-# Options that change the results of later compilations in the process, except to LTO-IR.
+# Options that change the results of later compilations in the process, unless they make LTO-IR.
 _ALTERING_FLAGS = re.compile("-G$|--device-debug$|--Ofast-compile|-Ofc|-Xnvvm")
 # Matches a name, such as "f", "::n::x" or "f<int>", and no cast, such as "static_cast<void (*)()>(f)". NVRTC
-# returns the symbols of addresses, so a name gets an "&": without it, that of a variable is no address.
+# returns the symbol of an expression that is an address. So a name gets an "&", without which the name of a
+# function would be an address, but not the name of a variable.
 _NAME_EXPRESSION = re.compile(r"\s*(?!\w+_cast\b)(?:::)?[A-Za-z_]")
-# Options that read or write files that a key does not cover, such as "-include", or that print the time.
+# Options that read or write files that a key does not cover, such as "-include", or that print the time: with
+# one of them, the result is not cached.
 _UNKEYED_FLAGS = re.compile("-I|--?[a-z-]*(include|pch|time)")
 
 
@@ -47,16 +49,17 @@ def version() -> tuple[int, int]:
 
 @functools.cache
 def supported_archs() -> tuple[Arch, ...]:
-    """Return the architectures that NVRTC generates code for, without a and f, in ascending order."""
+    """Return the architectures that NVRTC generates code for, without variants such as sm_90a, ascending."""
     library, count = find.load_library("nvrtc"), ctypes.c_int()
     library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
     numbers = (ctypes.c_int * count.value)()
     library.nvrtcGetSupportedArchs(numbers)
+    # The number 103 is compute capability 10.3.
     return tuple(Arch(*divmod(number, 10)) for number in sorted(numbers))
 
 
 def archs_of(release: tuple[int, int]) -> tuple[Arch, ...]:
-    """Return the architectures that CUDA *release* supports; none unless NVRTC is of that release."""
+    """Return the architectures that CUDA *release* supports; () unless the NVRTC is of that release."""
     try:
         return supported_archs() if version() == release else ()
     except LinkError:
@@ -92,12 +95,12 @@ def compile_source(
         options: The include directories, headers, macros and further options.
         output: "ptx", "ltoir" or "cubin".
         folder: The directory of the source file, which `#include "..."` searches first and `__FILE__`
-            contains. None for source that is no file: then the directory in *name* is searched, or the
-            working directory.
+            contains. For source that is no file: None to search the directory in *name*, which may be the
+            working directory, or NOWHERE to search only the include directories.
 
     Returns:
-        The code; "log", NVRTC's warnings and remarks; and "lowered_names", the symbol of each name
-        expression.
+        The code; and as metadata "log", NVRTC's warnings and remarks, and "lowered_names", the symbol of each
+        name expression.
 
     Raises:
         LinkError: NVRTC rejected the source or an option. The error has the log.
@@ -130,8 +133,11 @@ class _Unit(NamedTuple):
 
     @property
     def program_name(self) -> str:
-        # NVRTC searches the directory in the program's name for #include "..." only; it would search an
-        # include directory for #include <...> as well.
+        """
+        The name of the program for NVRTC, which searches its directory for #include "..." only.
+
+        An include directory would be searched for #include <...> as well.
+        """
         return self.name if self.folder is None else str(self.folder / self.name)
 
     def find_includes(self) -> Includes:
@@ -151,7 +157,7 @@ class _Unit(NamedTuple):
 
 
 class _HeadersChanged(Exception):  # noqa: N818 - it carries a result
-    """Headers were changed between the computation of the key and the end of the compilation."""
+    """Headers were changed during the compilation; *entry* is its result, which must not be cached."""
 
     def __init__(self, entry: cache.Entry) -> None:
         super().__init__()
@@ -159,6 +165,7 @@ class _HeadersChanged(Exception):  # noqa: N818 - it carries a result
 
 
 def _compile_cached(unit: _Unit) -> cache.Entry:
+    """Return the result of *unit* from the cache; compile it on a miss, or if it has no cache key."""
     includes = unit.find_includes()
     key = _key(unit, includes)
     if key is None:
@@ -222,18 +229,21 @@ def _key(unit: _Unit, includes: Includes) -> cache.Key | None:
 def _compile(unit: _Unit) -> cache.Entry:
     options = unit.options
     flags = (*(f"--include-path={path}" for path in options.include_dirs), *unit.arguments())
+    # Called for its error, which names the missing package; `isolated` then uses the loaded library.
     find.load_library("nvrtc")
     step, _, outputs = isolated.call(
         "nvrtc",
         find.library("nvrtc"),
         flags,
+        # nvJitLink's name of a kind of code, such as "PTX", is NVRTC's name of the output.
         [(unit.program_name, unit.source, KINDS[unit.output].nvjitlink)],
+        # If headers have one name, the last one counts.
         list(dict(options.headers).items()),
         tuple(f"&{name}" if _NAME_EXPRESSION.match(name) else name for name in options.name_expressions),
         alters_later_calls=unit.output != LTOIR and any(map(_ALTERING_FLAGS.match, flags)),
     )
     nvrtc_log = outputs["log"]
-    # The name of the program is "/a.cu" for source "a.cu" that is no file.
+    # In NOWHERE, the name of the program is "/a.cu" for the source "a.cu".
     if unit.folder == NOWHERE:
         nvrtc_log = nvrtc_log.replace(unit.program_name, unit.name)
     if step:

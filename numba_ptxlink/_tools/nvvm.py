@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Paths in the folder of a toolkit: of NVIDIA's installers, conda and the wheels of CUDA 12; of the wheels of
-# CUDA 13.
+# Paths of libNVVM in the folder of a toolkit: the first is that of NVIDIA's installers, conda and the wheels
+# of CUDA 12, the second that of the wheels of CUDA 13.
 _LIBRARY_PATHS = ("nvvm/lib64/libnvvm.so", "lib/libnvvm.so.4")
 _LIBDEVICE_PATH = "nvvm/libdevice/libdevice.10.bc"
-# The versions of the IR and of its debug information in a module, `!{i32 2, i32 0, i32 3, i32 2}`. A release
-# rejects versions newer than its own.
+# The versions of the IR (2.0) and of its debug information (3.2) in a module: the numbers in the line
+# `!1 = !{i32 2, i32 0, i32 3, i32 2}`. A release rejects versions newer than its own.
 _MODULE_VERSIONS = re.compile(r"(?<=\{)( ?)i32 2, i32 0, i32 \d+, i32 \d+(?= ?\}$)", re.MULTILINE)
-# A function, with the target and the version of the IR, which the NVVM IR specification requires.
+# A module with one function; the NVVM IR specification requires the target and the version of the IR.
 _SMALLEST_MODULE = """\
 target triple = "nvptx64-nvidia-cuda"
 target datalayout = "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64\
@@ -78,7 +78,8 @@ def _probe(arch: Arch, library: str = "") -> tuple[PtxVersion | None, tuple[int,
     """
     Return the version of PTX that libNVVM emits for *arch*, and the versions of the IR that it reads.
 
-    The version of PTX is None if libNVVM does not support *arch*; the others are as for `child.nvvm`.
+    The version of PTX is None if libNVVM does not support *arch*. The versions of the IR are those that
+    `child.nvvm` returns as "ir": (major, minor) of the IR, then of its debug information.
     """
     step, _, outputs = run([("", _SMALLEST_MODULE.encode(), "whole")], [f"-arch={arch.compute}"], library)
     isa = None if step else read_header(outputs["code"].decode()).version
@@ -93,7 +94,8 @@ class Nvvm(NamedTuple):
         path: The file of the library.
         libdevice: The file of the toolkit's mathematical functions, in bitcode.
         release: The CUDA release.
-        versions: The newest versions of the IR and of its debug information that the library reads.
+        versions: The newest versions of the IR and of its debug information that the library reads, as
+            (major, minor, major, minor).
     """
 
     path: str
@@ -112,6 +114,7 @@ class Nvvm(NamedTuple):
             ExportError: libNVVM rejected the program. The error has the log.
             LinkError: libNVVM cannot be loaded.
         """
+        # The front ends write the versions of this environment's libNVVM, which may be newer than *versions*.
         versions = ", ".join(f"i32 {number}" for number in self.versions)
         texts = [_MODULE_VERSIONS.sub(rf"\g<1>{versions}", module) for module in modules]
         return compile_ir(texts, options, Path(self.libdevice).read_bytes(), self.path)
@@ -120,7 +123,7 @@ class Nvvm(NamedTuple):
 def toolkits() -> list[Nvvm]:
     """Return the libNVVM of each toolkit on this machine, except this environment's."""
     own_path = os.path.realpath(find.library("nvvm"))
-    # Several paths may lead to one library: keep one of them.
+    # By real path, since several paths may lead to one library.
     paths: dict[str, tuple[Path, Path]] = {}
     for root in find.toolkits():
         for name in _LIBRARY_PATHS:
@@ -138,7 +141,8 @@ def _probe_library(library: str, libdevice: str) -> Nvvm | None:
     try:
         emitted_ptx, versions = _probe(_PROBED_ARCH, library)
     except LinkError as error:
-        # The log of a child process that the library has ended: its last message, and the exit status.
+        # If the library has ended its child process, the last two lines of the log are the library's last
+        # message and the exit status.
         log.warning("%s is not used: %s", library, "; ".join(str(error.log or error).splitlines()[-2:]))
         return None
     release = last_release_emitting(emitted_ptx) if emitted_ptx else None
@@ -146,7 +150,7 @@ def _probe_library(library: str, libdevice: str) -> Nvvm | None:
 
 
 def newest(max_release: tuple[int, int]) -> Nvvm | None:
-    """Return the newest of `toolkits` up to CUDA *max_release*; None if there is none."""
+    """Return the newest libNVVM of `toolkits` up to CUDA *max_release*; None if there is none."""
     return max(
         (nvvm for nvvm in toolkits() if nvvm.release <= max_release),
         key=lambda nvvm: nvvm.release,
@@ -170,7 +174,7 @@ def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes,
         ExportError: libNVVM rejected the program. The error has the log.
         LinkError: libNVVM cannot be loaded.
     """
-    parts: dict[str, Any] = {
+    key_parts: dict[str, Any] = {
         "package": cache.package_version(),
         "tool": ("NVVM", find.build_id(library or find.library("nvvm"))),
         "libdevice": libdevice,
@@ -181,7 +185,7 @@ def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes,
     def make() -> cache.Entry:
         # Modules get no names: LTO-IR would contain them.
         steps = [("", text.encode(), "whole") for text in modules]
-        # Verify the program without libdevice, which some releases of libNVVM would reject.
+        # Verify the program before libdevice is added: some releases of libNVVM reject libdevice.
         steps += [("", b"", "verify"), *([("libdevice", libdevice, "lazy")] if libdevice else [])]
         step, _, outputs = run(steps, options, library)
         nvvm_log = outputs["log"].strip()
@@ -191,7 +195,7 @@ def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes,
             )
         return cache.Entry({"log": nvvm_log}, outputs["code"])
 
-    entry = cache.cached(cache.Key.of("nvvm", parts), make)
+    entry = cache.cached(cache.Key.of("nvvm", key_parts), make)
     if entry.log:
         log.warning("libNVVM: %s", entry.log)
     return entry.code
@@ -211,6 +215,7 @@ def run(steps: Sequence[tuple[str, bytes, str]], options: Sequence[str], library
     """
     in_child = bool(library) or alters_later_calls(options)
     if not library:
+        # Called for its error, which names the missing package; `isolated` then uses the loaded library.
         find.load_library("nvvm")
     path = library or find.library("nvvm")
     return isolated.call("nvvm", path, options, steps, alters_later_calls=in_child)

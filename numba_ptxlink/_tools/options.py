@@ -1,8 +1,8 @@
 """
 The options of NVIDIA's compilers and linkers, and their flags for each tool.
 
-An option has the same effect whichever tool is chosen; `_FLAG_FORMATS` has its flag for each tool. Flags that
-callers pass are those of ptxas or nvJitLink, and are converted for the tool as well.
+An option has the same effect whichever tool is chosen; `_FLAG_FORMATS` has its flag for each tool. Further
+flags are passed as ptxas or nvJitLink spells them, and `to_flags` converts them for the chosen tool.
 """
 
 from __future__ import annotations
@@ -88,8 +88,7 @@ _PARAMETERS = {
 _FILE_FLAGS = ("optf", "options-file", "apply-controls")
 # With these flags, the output is no cubin that a driver loads.
 _NO_CUBIN_FLAGS = ("r", "c", "compile-only", "rdc", "relocatable-device-code", "ptx", "fdevice-syntax-only")
-# Flags that nvJitLink accepts only with -lto, beside --split-compile. All other flags are those of ptxas,
-# except -time and -no-cache; `_COMMON_FLAGS` have the same meaning for both tools.
+# Flags that only nvJitLink accepts, and only with -lto. (ptxas has --split-compile, too.)
 _LTO_FLAGS = (
     "Xnvvm",
     "kernels-used",
@@ -98,7 +97,8 @@ _LTO_FLAGS = (
     "split-compile-extended",
     "jump-table-density",
 )
-_COMMON_FLAGS = ("verbose", "O0", "O3")
+_LINKER_FLAGS = ("time", "no-cache")  # Other flags that only nvJitLink accepts.
+_COMMON_FLAGS = ("verbose", "O0", "O3")  # nvJitLink has no -O1 and -O2. All further flags are those of ptxas.
 # The prefix of a flag for a tool inside nvJitLink, as in "-Xptxas=--fmad=true".
 _INNER_TOOL = "-X(?:ptxas|nvvm)="
 # NVRTC passes the values of these flags to ptxas, so it ignores them if it makes PTX or LTO-IR.
@@ -207,7 +207,7 @@ class Options(NamedTuple):
         if "fast_math" not in _FLAG_FORMATS[tool] and self.fast_math:
             values |= {name: value for name, value in _FAST_MATH.items() if values[name] is None}
         # Beside --device-debug, ptxas rejects --opt-level ("Optimized debugging not supported"), and warns of
-        # --generate-line-info.
+        # --generate-line-info. nvJitLink rejects -O3 beside -g, and uses level 3, or 0 with -g, by itself.
         values["lineinfo"] = self.lineinfo and not self.debug
         is_default_level = self.opt_level == DEFAULT_LEVEL
         if (
@@ -239,7 +239,7 @@ def _translate(flags: Iterable[str], tool: str) -> Iterable[str]:
     """Yield *flags* of ptxas and nvJitLink in the form that *tool* accepts."""
     is_linker_flag = False
     for flag in flags:
-        # An argument that is no flag is the value of the flag before, and belongs to the same tool.
+        # An item without a hyphen is the value of the flag before it, and belongs to the same tool.
         if name := _flag_name(flag):
             is_linker_flag = (
                 tool_of_flag(flag) != PTXAS or name == "Xptxas" or (tool == LTO and name == "split-compile")
@@ -252,17 +252,17 @@ def _translate(flags: Iterable[str], tool: str) -> Iterable[str]:
 
 
 def tool_of_flag(flag: str) -> str:
-    """Return the only tool that accepts *flag*: PTXAS, NVJITLINK or LTO; "" if several do."""
+    """Return the only tool that accepts *flag*, PTXAS, NVJITLINK or LTO; "" for a common flag or a value."""
     name = _flag_name(flag)
     if name in _LTO_FLAGS:
         return LTO
-    if name in ("time", "no-cache"):
+    if name in _LINKER_FLAGS:
         return NVJITLINK
     return "" if not name or name in _COMMON_FLAGS else PTXAS
 
 
 def first_linker_flag(flags: Iterable[str]) -> str:
-    """Return the first of *flags* that only nvJitLink accepts; "" if there is none."""
+    """Return the first of *flags* that only nvJitLink accepts, with or without LTO; "" if there is none."""
     return next((flag for flag in flags if tool_of_flag(flag) in (NVJITLINK, LTO)), "")
 
 
@@ -276,7 +276,7 @@ def assembler_flags(extra_flags: Any) -> tuple[str, ...]:
     Return *extra_flags* of `assemble` after a check.
 
     Raises:
-        ConfigError: The value is no list of `str`, there is a parameter of `assemble` for a flag, or ptxas
+        ConfigError: The value is no list of `str`, `assemble` has a parameter in place of a flag, or ptxas
             does not accept a flag.
     """
     flags = as_texts("extra_flags", extra_flags)
@@ -300,11 +300,11 @@ def link_flags(option: str, value: Any) -> tuple[str, ...]:
     Return the flags in the parameter *option* of `link` after a check.
 
     Raises:
-        ConfigError: The value is no list of `str`, or there is a parameter of `link` for a flag.
+        ConfigError: The value is no list of `str`, or `link` has a parameter in place of a flag.
     """
     flags = as_texts(option, value)
     parameters = ("arch", "lto", "debug", "lineinfo", "max_registers", "cxx_standard")
-    check_flags(option, flags, (*parameters, *ARITHMETIC), cubin_alone=True)
+    check_flags(option, flags, (*parameters, *ARITHMETIC), makes_cubin=True)
     return flags
 
 
@@ -313,7 +313,7 @@ def source_flags(nvrtc_flags: Any) -> tuple[str, ...]:
     Return *nvrtc_flags* of `link` after a check.
 
     Raises:
-        ConfigError: The value is no list of `str`, there is a parameter of `link` for a flag, or NVRTC
+        ConfigError: The value is no list of `str`, `link` has a parameter in place of a flag, or NVRTC
             ignores a flag.
     """
     flags = link_flags("nvrtc_flags", nvrtc_flags)
@@ -340,10 +340,10 @@ def as_texts(option: str, value: Any) -> tuple[str, ...]:
 
 def register_limit(requested: Any) -> Any:
     """
-    Return the `max_registers` that has the effect of a front end's *requested*, which may be out of range.
+    Return the `max_registers` with the effect that the number *requested* of a front end has in ptxas.
 
-    ptxas ignores a number above 255, which no thread can have, and raises a number below its minimum; 0 means
-    no limit. A value that is no number is returned unchanged.
+    The number may be out of range. ptxas uses no limit for 0 and for a number above 255, which no thread can
+    have, and raises a number below its minimum. A value that is no number is returned unchanged.
     """
     if not _is_int(requested):
         return requested
@@ -351,16 +351,16 @@ def register_limit(requested: Any) -> Any:
 
 
 def check_flags(
-    option: str, flags: Iterable[str], parameters: Sequence[str], *, cubin_alone: bool = False
+    option: str, flags: Iterable[str], parameters: Sequence[str], *, makes_cubin: bool = False
 ) -> None:
     """
-    Refuse flags that a tool could not read, and flags that one of *parameters* stands for.
+    Refuse flags that a tool could not read, and flags in place of which one of *parameters* is used.
 
     Args:
         option: The name of the parameter that has the flags, for the message.
         flags: The flags.
         parameters: The parameters of the function that was called, by name.
-        cubin_alone: Whether to refuse flags that make something else than a cubin, too.
+        makes_cubin: Whether the function makes a cubin, so that flags for another output are refused, too.
 
     Raises:
         ConfigError: There is such a flag.
@@ -379,7 +379,7 @@ def check_flags(
         parameter = _PARAMETERS.get(re.sub(r"^O\d+$", "O", name))
         if parameter in parameters:
             raise ConfigError(f"{option} contains {flag!r}; use the parameter {parameter} for it.")
-        if cubin_alone and name in _NO_CUBIN_FLAGS:
+        if makes_cubin and name in _NO_CUBIN_FLAGS:
             raise ConfigError(
                 f"{option} contains {flag!r}, and link() makes only cubins that a driver loads; leave it out."
             )

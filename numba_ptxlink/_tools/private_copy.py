@@ -1,10 +1,15 @@
-"""Make a private copy of a library, so that loading the copy gives global state of its own."""
+"""
+Make a private copy of a library, which has global state of its own when it is loaded.
+
+Calls of the copy do not change the results of calls of the original in the same process, and vice versa.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+# The path of the copy of each library.
 _copy_paths: dict[str, str] = {}
 
 
@@ -20,6 +25,7 @@ def copy_of(library: str) -> str:
         # reused for another copy, the loader would return the old library.
         descriptor = os.memfd_create(Path(library).name)
         with Path(library).open("rb") as file:
+            # Copies up to 1 GiB from the current position; returns 0 at the end of the file.
             while os.sendfile(descriptor, file.fileno(), None, 1 << 30):
                 pass
         _copy_paths[library] = f"/proc/self/fd/{descriptor}"

@@ -1,4 +1,4 @@
-"""Run the toolkit's programs, each in a temporary folder: ptxas, nvdisasm and cuobjdump."""
+"""Run compilers and the toolkit's programs ptxas, nvdisasm and cuobjdump, with files in temporary folders."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ if TYPE_CHECKING:
 
     from numba_ptxlink.errors import PtxlinkError
 
+# A program that takes longer is taken to hang, and is killed.
 _TIMEOUT_SECONDS = 300
-# Fields of the ELF header (System V gABI, "ELF Header"): the offsets of the tables of segments and of
-# sections; for each table, the size of an entry and the number of entries. A cubin ends with one of these
-# tables.
+# Fields of the ELF header (System V gABI, "ELF Header"): the offset of the table of segments, and that of the
+# table of sections; then, of each table, the size of an entry and the number of entries. A cubin ends with
+# one of the two tables.
 _ELF_TABLES = struct.Struct("<32xQQ6xHHHH")
 _RELEASE = re.compile(r"release (\d+)\.(\d+)")
-# Lines of cuobjdump's list of pieces: "member code.a:b.o:", "Fatbin elf code:", "arch = sm_90".
+# Lines of cuobjdump's list of the pieces of device code in a file: "member code.a:b.o:", "Fatbin elf code:"
+# and "arch = sm_90".
 _LISTED_LINE = re.compile(r"member .*:(?P<member>.*):|Fatbin (?P<kind>\w+) code:|arch = (?P<arch>\w+)")
-# Kinds of code by cuobjdump's names and file extensions.
+# Kinds of code by cuobjdump's names for them.
 _KIND_NAMES = {"elf": CUBIN, "ptx": PTX, "nvvm": LTOIR}
 # "Extracting ELF file    1: a.sm_90.cubin"; the pieces of each kind are numbered from 1.
 _EXTRACTED_FILE = re.compile(
@@ -43,26 +45,26 @@ _NO_NVDISASM = "No nvdisasm is installed, which disassembles cubins; run `pip in
 
 
 @contextmanager
-def folder(failure: type[PtxlinkError]) -> Iterator[Path]:
+def folder(error_class: type[PtxlinkError]) -> Iterator[Path]:
     """
-    Yield a new folder, which is deleted afterwards.
+    Yield a new folder, which is deleted after the `with` block.
 
     Raises:
-        PtxlinkError: A *failure*, if the folder or a file in it could not be written or read.
+        PtxlinkError: The folder or a file in it could not be written or read; the error is an *error_class*.
     """
     try:
         with tempfile.TemporaryDirectory() as path:
             yield Path(path)
     except OSError as error:
         temporary = tempfile.tempdir or "the directories for temporary files"
-        raise failure(
+        raise error_class(
             f"A tool's file in {temporary} could not be written or read: {error.strerror or error}; make "
             "room there, or set TMPDIR to a directory of another disk."
         ) from error
 
 
 def run(command: Sequence[str], cwd: Path | None = None) -> tuple[bool, str, str]:
-    """Run *command*; return whether it succeeded, its standard output, and why it failed, or ""."""
+    """Run *command*; return whether it succeeded, its standard output, and its log if it failed, else ""."""
     try:
         process = subprocess.run(  # noqa: S603 - programs that the user named or installed
             list(command),
@@ -81,7 +83,7 @@ def run(command: Sequence[str], cwd: Path | None = None) -> tuple[bool, str, str
 
 def version_text(program: str, *arguments: str) -> str:
     """Return what a program prints for --version."""
-    # Cached by the path of the program: PATH may lead to another program later.
+    # Cached by the path of the program, since a name on PATH may mean another program later.
     return _version_text(shutil.which(program) or program, *arguments)
 
 
@@ -100,8 +102,8 @@ def newest_ptxas(max_release: tuple[int, int]) -> tuple[str, tuple[int, int]] | 
     """
     Return the path and the release of the newest suitable ptxas; None if there is none.
 
-    A ptxas is suitable if it has the major version of *max_release* and is not newer. Of two with one
-    release, that of a wheel is preferred to that on PATH.
+    A ptxas is suitable if it has the major version of *max_release* and is not newer. If a wheel and PATH
+    have the same release, the ptxas in the wheel is returned.
     """
     paths_by_release: dict[tuple[int, int], str] = {}
     for path in find.programs("ptxas", wheels_first=True):
@@ -131,7 +133,7 @@ def run_ptxas(path: str, text: bytes, flags: Sequence[str]) -> bytes:
                 log=log,
             )
         code = cubin.read_bytes()
-        # On a full disk, ptxas writes less and succeeds.
+        # On a full disk, ptxas writes a part of the cubin and reports success.
         header = code.ljust(_ELF_TABLES.size, b"\0")
         segments, sections, segment_size, segment_count, section_size, section_count = (
             _ELF_TABLES.unpack_from(header)
@@ -145,7 +147,7 @@ def run_ptxas(path: str, text: bytes, flags: Sequence[str]) -> bytes:
 
 
 def disassemble(code: bytes) -> tuple[str, str]:
-    """Return nvdisasm's text of a cubin, and "" or the reason why there is none."""
+    """Return nvdisasm's text of a cubin and ""; or, if it fails or is missing, "" and the reason."""
     tool = find.program("nvdisasm")
     if tool is None:
         return "", _NO_NVDISASM
@@ -160,10 +162,10 @@ class Piece(NamedTuple):
     A piece of device code.
 
     Args:
-        member: The member of a library that contains the code; "" if the file is no library.
+        member: The member of a library (.a) that contains the code; "" if the file is no library.
         kind: "cubin", "ptx" or "ltoir"; for another kind, cuobjdump's name.
-        arch: The architecture of the code.
-        code: The code; None if cuobjdump does not write it.
+        arch: The architecture of the code, such as "sm_90".
+        code: The code; None if cuobjdump does not write it to a file, or overwrites that file.
     """
 
     member: str
@@ -174,7 +176,9 @@ class Piece(NamedTuple):
 
 def pieces(code: bytes, name: str) -> list[Piece] | None:
     """
-    Return the device code in a fat binary, a host file or a library; None if no cuobjdump is installed.
+    Return the device code in a fat binary, an object or program of the host, or a library.
+
+    Return None if no cuobjdump is installed.
 
     Args:
         code: The content.
@@ -187,6 +191,7 @@ def pieces(code: bytes, name: str) -> list[Piece] | None:
     if tool is None:
         return None
     with folder(LinkError) as directory:
+        # cuobjdump goes by the content of a file, not by its suffix.
         (directory / "code.a").write_bytes(code)
         listing = _run_cuobjdump([tool, "-all", "code.a"], directory, name)
         extraction_log = _run_cuobjdump(
@@ -196,13 +201,13 @@ def pieces(code: bytes, name: str) -> list[Piece] | None:
             (_KIND_NAMES[match["kind"].lower()], int(match["number"])): match["name"]
             for match in _EXTRACTED_FILE.finditer(extraction_log)
         }
-        # If two pieces have one file name, the second overwrites the first.
+        # If two pieces have one file name, cuobjdump overwrites the first by the second.
         names = Counter(files.values())
         contents = {key: (directory / file).read_bytes() for key, file in files.items() if names[file] == 1}
     result: list[Piece] = []
     counts: Counter[str] = Counter()
     member = kind = ""
-    # A line with the member or the kind holds for the lines with architectures that follow.
+    # Each line with an architecture is a piece; its member and kind are in the last such lines before it.
     for match in _LISTED_LINE.finditer(listing):
         member = match["member"] or member
         kind = match["kind"] or kind

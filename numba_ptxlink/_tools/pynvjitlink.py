@@ -1,4 +1,4 @@
-"""Find the nvJitLink inside pynvjitlink, the binding for CUDA 12."""
+"""Find the nvJitLink inside pynvjitlink, a package that binds nvJitLink to Python for CUDA 12."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MISSING = (
 
 def library() -> str:
     """
-    Return the file that contains nvJitLink.
+    Return the file that contains nvJitLink: pynvjitlink's extension module, into which it is linked.
 
     Raises:
         LinkError: pynvjitlink cannot be loaded.

@@ -1,7 +1,7 @@
 """
 Define and check the options for compiling CUDA C++.
 
-A link without CUDA C++ imports this module, but none of those that compile.
+A link without CUDA C++ imports this module, but no module that compiles.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SourceOptions(NamedTuple):
         Return the options that a caller passes, after a check.
 
         Raises:
-            ConfigError: An option has a wrong type, or `link` has a parameter for a flag.
+            ConfigError: An option has a wrong type, or `link` has a parameter in place of a flag.
         """
         if include_dirs != ():
             # Deferred: most links have none.
@@ -93,13 +93,13 @@ class SourceOptions(NamedTuple):
         return find_includes(source, folder, self.include_dirs, dict(self.headers), texts)
 
     def content_of(self, source: bytes, folder: Path) -> tuple[bytes, tuple[str, ...]] | None:
-        """Return *source* in *folder*, with the key of its includes; None if they have no key."""
+        """Return *source*, in *folder*, and `Includes.key` of its includes; None if that key is None."""
         key = self.find_includes(source, folder).key
         return None if key is None else (source, key)
 
 
 def _checked_texts(option: str, mapping: Any, types: tuple[type, ...]) -> tuple[Any, ...]:
-    """Return the items of *mapping* after a check that it maps names to *types*; () if it is None."""
+    """Return the items of *mapping*, checked: keys of `str`, values of *types*; () if *mapping* is None."""
     if mapping is None:
         return ()
     if not isinstance(mapping, Mapping):

@@ -2,7 +2,7 @@
 Provide the headers of the standard library, which NVRTC lacks.
 
 NVRTC has the C functions that GPUs can call built in, but no headers that declare them. CUDA's C++ library
-has most headers, as <cuda/std/...>; each header that this module makes includes the one of its own name.
+has most headers, as <cuda/std/...>: the <cmath> that this module makes includes <cuda/std/cmath>.
 """
 
 from __future__ import annotations
@@ -41,9 +41,11 @@ _WITHOUT_LIBRARY = {
     "stddef.h": "typedef decltype(sizeof(0)) size_t;\ntypedef decltype((char*)0 - (char*)0) ptrdiff_t;\n",
     "cstdio": "namespace std {\nusing ::printf;\n}\n",
 }
+# Makes the names of cuda::std names of std.
 _IMPORT_STD = "namespace cuda {\nnamespace std {}\n}\nnamespace std {\nusing namespace cuda::std;\n}\n"
 # NVRTC's message: cannot open source file "cmath".
 _MISSING_FILE = re.compile(r'open source file "([^"\n]+)"')
+# NVRTC's message about a function without __device__.
 _HOST_CODE = "host functions are not allowed in JIT mode"
 _BY_NVCC = "`nvcc -dc` and link the object"
 
@@ -52,10 +54,10 @@ def standard_headers(
     log: str, include_dirs: Sequence[Path | str], headers: Mapping[str, str]
 ) -> dict[str, str]:
     """
-    Return the texts of the standard headers by name if NVRTC rejected a source that includes one; else none.
+    Return the texts of the standard headers by name if NVRTC rejected a source that includes one; else {}.
 
-    Headers in *include_dirs* are preferred. A source that NVRTC compiles without these headers, such as one
-    that tests for them, never gets them.
+    Headers that *include_dirs* or *headers* contain are left out. A source that NVRTC compiles without these
+    headers, such as one that tests for them by __has_include, never gets them.
 
     Args:
         log: The log of the rejection.
@@ -68,11 +70,11 @@ def standard_headers(
     for path in (path for folder in folders for path in (folder / "cuda" / "std").glob("[a-z]*")):
         directive = f"#include <cuda/std/{path.name}>\n"
         texts[path.name] = f"{_MATH_CONSTANTS if path.name == 'cmath' else ''}{directive}{_IMPORT_STD}"
-        # <cmath> also gives <math.h>.
+        # <cstdint> also gives <stdint.h>. Names such as <oncepts.h>, of <concepts>, do no harm.
         if path.name.startswith("c"):
             texts.setdefault(f"{path.name[1:]}.h", directive)
-    # CUDA's C++ library includes <version> in the middle of its own configuration, where it cannot be
-    # included again.
+    # CUDA's C++ library includes <version> in the middle of its own configuration, where <cuda/std/version>
+    # cannot be included again.
     texts["version"] = ""
     if missing is None or missing[1] not in texts:
         return {}

@@ -51,8 +51,9 @@ class Toolchain:
 
     Args:
         nvptxcompiler: Version of the PTX compiler inside this package; None if it cannot be loaded.
-        archs: The architectures it generates code for, as listed by the library; none if it cannot be loaded.
-        ptx_versions: The PTX ISA versions it reads; none if it cannot be loaded.
+        archs: The architectures that nvPTXCompiler generates code for, as listed by the library; empty if it
+            cannot be loaded.
+        ptx_versions: The PTX ISA versions that nvPTXCompiler reads; empty if it cannot be loaded.
         nvjitlink: nvJitLink's version; None if it cannot be loaded.
         nvrtc: NVRTC's version; None if it cannot be loaded.
         nvvm: The CUDA release of libNVVM; None if it cannot be loaded.
@@ -85,11 +86,12 @@ def toolchain() -> Toolchain:
 
 
 def releases(names: Iterable[str]) -> dict[str, str]:
-    """Return the releases of the libraries *names* that are installed."""
+    """Return the releases, such as "13.0", of those libraries of *names* that are installed, by name."""
     return {name: dotted(release) for name in names if (release := _version(name))}
 
 
 def _version(name: str) -> tuple[int, int] | None:
+    """Return the version of one of `_TOOLS`; None if it cannot be loaded."""
     try:
         version: tuple[int, int] | None = _TOOLS[name].version()
     except PtxlinkError:
@@ -99,12 +101,12 @@ def _version(name: str) -> tuple[int, int] | None:
 
 def parse_archs(archs: ArchLike | Iterable[ArchLike], newest: PtxVersion | None = None) -> tuple[Arch, ...]:
     """
-    Return the architectures that *archs* names, each once, in order. Words are those of nvcc.
+    Return the architectures that *archs* names, each once, in order.
 
     Args:
-        archs: An architecture or several, or text with commas; "native" for those of the devices of this
-            machine, "all" for those that the installed toolkit supports, "all-major" for the oldest of these
-            and the first of each generation.
+        archs: An architecture or several, or text with commas. As for nvcc, "native" means the architectures
+            of the devices of this machine, "all" those that the installed toolkit supports, and "all-major"
+            the oldest of these and the first of each generation.
         newest: The newest PTX version to write: "all" and "all-major" skip architectures that need a newer
             one.
 
@@ -143,6 +145,7 @@ def _archs_of_word(word: str, newest: PtxVersion | None) -> Sequence[Arch]:
             ) from error
     if word not in ("all", "all-major"):
         return [Arch.of(word)]
+    # CUDA C++ needs NVRTC, and Python libNVVM.
     supported = [arch for arch in nvrtc.supported_archs() if nvvm.emitted_isa(arch) is not None]
     if newest is not None:
         supported = [
@@ -150,5 +153,5 @@ def _archs_of_word(word: str, newest: PtxVersion | None) -> Sequence[Arch]:
         ]
     if word == "all":
         return supported
-    # "all-major": the oldest, and the first of each generation, such as 9.0.
+    # "all-major": the oldest, and the first of each generation, which has the minor version 0.
     return [arch for arch in supported if arch == supported[0] or not arch.minor]
