@@ -567,7 +567,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
     ],
     "cache": [
-        ("cache/directory.py", "0o600 | self._mode & _OTHERS_READ", "0o644", "cache"),
+        ("cache/directory.py", "0o600 | (self._others_mode & _OTHERS_READ)", "0o644", "cache"),
         ("cache/directory.py", "if status.st_mode & _OTHERS_WRITE:", "if False:", "cache"),
         ("cache/directory.py", "if not base.is_absolute():", "if base.is_absolute():", "cache"),
         ("cache/directory.py", "                os.utime(file)", "                pass", "cache"),

@@ -20,7 +20,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with status 2 and *message*, and a hint if its cause is the order of the arguments."""
-        # argparse accepts -1 and -1.5 as values, but takes -1e3 and -inf for options.
+        # argparse accepts -1 and -1.5 as values, but takes -1e3 and -inf for options. The values of one
+        # argument have to be consecutive: argparse does not recognise one that follows an option.
         if re.match("unrecognized arguments: -[^-]", message):
             message += "; put values that begin with a minus after --"
         elif re.fullmatch(r"unrecognized arguments:( [^-]\S*)+", message):
@@ -51,7 +52,7 @@ def add_command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    # Arguments without type= are parsed by this function.
+    # argparse calls `parse_text` for arguments that are added without type=.
     parser.register("type", None, parse_text)
     parser.set_defaults(run=run)
     messages = parser.add_argument_group("messages")
@@ -81,7 +82,7 @@ ARITHMETIC = {
     "prec_div": "round divisions of floats correctly (default: yes)",
     "prec_sqrt": "round square roots of floats correctly (default: yes)",
 }
-"""The arithmetic options that several commands have: the help of each, by its name in Python."""
+"""The help of the arithmetic options that several commands have, by their names as Python parameters."""
 
 
 def add_arithmetic(command: argparse.ArgumentParser) -> None:
@@ -92,7 +93,13 @@ def add_arithmetic(command: argparse.ArgumentParser) -> None:
 
 
 def add_cuda_release(parser: argparse.ArgumentParser, verb: str) -> None:
-    """Add --cuda and --ptx-isa, the oldest CUDA release; *verb* is "export" or "link", for the help."""
+    """
+    Add --cuda and --ptx-isa, of which either gives the oldest CUDA release that reads the output.
+
+    Args:
+        parser: The parser of the command.
+        verb: "export" or "link", for the help.
+    """
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
         "--cuda",
@@ -112,7 +119,8 @@ def show_messages(verbose: int, *, quiet: bool) -> Iterator[None]:
     Print the package's log to standard error in a `with` block.
 
     Args:
-        verbose: The number of -v: 1 for decisions, 2 for each step; 0 for the level of NUMBA_PTXLINK_LOG.
+        verbose: How often -v is given: once for decisions, twice for each step; 0 for the level of
+            NUMBA_PTXLINK_LOG.
         quiet: Whether only warnings and errors are printed.
     """
     root, logger = logging.getLogger(), logging.getLogger("numba_ptxlink")
@@ -122,9 +130,10 @@ def show_messages(verbose: int, *, quiet: bool) -> Iterator[None]:
     elif quiet:
         logger.setLevel(max(level, logging.WARNING))
     handler = logging.StreamHandler()
+    # Users of NUMBA_PTXLINK_LOG get its format, with the names of modules.
     log_format = "numba-ptxlink: %(levelname)s: %(message)s" if config().log_level is None else LOG_FORMAT
     handler.setFormatter(logging.Formatter(log_format))
-    # Without a handler, a package that the command imports may add one with another format.
+    # If the root logger had no handler, a package that the command imports may add one with another format.
     if not root.handlers:
         root.addHandler(handler)
     try:
@@ -135,7 +144,7 @@ def show_messages(verbose: int, *, quiet: bool) -> Iterator[None]:
 
 
 def parse_text(argument: str) -> str:
-    """Return an argument; refuse an empty one, as an unset variable of the shell gives."""
+    """Return an argument; refuse an empty one, which an unset variable of the shell in quotes gives."""
     if not argument:
         raise argparse.ArgumentTypeError("the value is empty")
     return argument

@@ -50,7 +50,7 @@ def _stats(_: argparse.Namespace) -> Report:
     # Each reason begins with the path of a directory, or says that the whole cache is off.
     lines += [f"not used: {reason}" for reason in reasons]
     text = "\n".join(lines)
-    return Report({"directories": content, "not used": list(reasons)}, text, text)
+    return Report({"directories": content, "not used": list(reasons)}, text, brief=text)
 
 
 def _clear(_: argparse.Namespace) -> Report:
@@ -67,4 +67,4 @@ def _path(_: argparse.Namespace) -> Report:
     from numba_ptxlink import cache
 
     path = str(cache.default().writable_directory().path)
-    return Report({"path": path}, path, path)
+    return Report({"path": path}, path, brief=path)

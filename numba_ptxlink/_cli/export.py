@@ -38,7 +38,7 @@ _SAME_NAME_OPTIONS = (
     "front_end",
     *parsing.ARITHMETIC,
 )
-# More files take seconds to export, so their progress is printed.
+# More files than this take seconds to export, so that their progress is printed.
 _MAX_FILES_WITHOUT_PROGRESS = 4
 
 
@@ -119,6 +119,7 @@ def _export(arguments: argparse.Namespace) -> Report:
 
     module, paths = arguments.module, arguments.files
     options = {name: getattr(arguments, name) for name in _SAME_NAME_OPTIONS}
+    # Both options may be repeated, and each use may be a list with commas.
     options["arch"] = options["arch"] or "sm_75"
     options["emit"] = options["emit"] and ",".join(options["emit"])
     with (
@@ -130,6 +131,7 @@ def _export(arguments: argparse.Namespace) -> Report:
         if len(paths) > 1:
             exported = _export_each(arguments, options, threads)
         else:
+            # The threads compile groups of functions of the one file.
             executor = threads if arguments.jobs > 1 else None
             if module is None:
                 source = Source(str(paths[0]), is_module=False)
@@ -146,11 +148,14 @@ def _export_each(
     threads: ThreadPoolExecutor,
 ) -> list[Export]:
     """
-    Export several files in parallel, on *threads*; report the errors of all.
+    Export several files in parallel, on *threads*.
 
     The target of a depfile is the manifest of the first file. A build tool considers all outputs up to date
-    once the target exists, so the first file is exported to memory, and written after all others if none of
-    them has failed.
+    once the target exists. So with a depfile, the first file is exported to memory, and its outputs are
+    written last, if no file has failed.
+
+    Raises:
+        PtxlinkError: A file could not be exported. If several could not, the error reports all of them.
     """
     from numba_ptxlink._export.load import Source
     from numba_ptxlink._export.write import write
@@ -169,6 +174,7 @@ def _export_each(
     futures = [
         threads.submit(
             export,
+            # An export without a folder stays in memory; `will_be_written` gives it the content of files.
             Source(str(path), will_be_written=True),
             None if path is deferred_path else out,
             **options,
@@ -186,6 +192,7 @@ def _export_each(
             print(f"{delete_line}[{count}/{len(paths)}] {path}", file=sys.stderr, flush=True)
     raise_all(errors)
     if deferred_path:
+        # The depfile names the sources of all files.
         sources = {source for exported in exports for source in exported.sources}
         exports[0] = write(replace(exports[0], sources=tuple(sources)), out, arguments.depfile)
     return exports

@@ -26,7 +26,7 @@ def prepare_streams() -> None:
     """
     Open the null device for closed standard streams: files opened later would get their descriptors.
 
-    Characters that the encoding of the standard output lacks are escaped, as for the standard error.
+    Let characters that the encoding of standard output lacks be escaped, as Python does for standard error.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -51,8 +51,8 @@ class Report:
         content: The value to print with --json.
         text: The text to print otherwise.
         brief: The text to print with --quiet.
-        to_stderr: Whether the report goes to the standard error, as when the standard output gets the file
-            that the command writes.
+        to_stderr: Whether the report goes to standard error, for a command that writes its file to standard
+            output.
         status: The exit status.
     """
 
@@ -63,7 +63,7 @@ class Report:
     status: int = 0
 
     def show(self, arguments: argparse.Namespace) -> None:
-        """Print the form that *arguments* request."""
+        """Print the content, the text or the brief text, as --json and --quiet in *arguments* request."""
         if arguments.json:
             text = json.dumps(self.content, indent=2, sort_keys=True)
         else:
@@ -87,6 +87,7 @@ def write(path: Path, content: bytes) -> None:
 
 def is_stream(path: Path) -> bool:
     """Return whether *path* is a device, a pipe or a descriptor, which can be written but not replaced."""
+    # /dev/stdout and /proc/self/fd/1 may be a regular file, which the shell has opened for the output.
     return (path.exists() and not path.is_file()) or path.parts[:2] in (("/", "dev"), ("/", "proc"))
 
 

@@ -18,9 +18,10 @@ _UNITS = ("KiB", "MiB", "GiB", "TiB")
 
 
 def format_size(byte_count: int) -> str:
-    """Return a number of bytes in the unit that shows it in at most four digits."""
+    """Return a number of bytes with a unit, such as "1023 bytes", "1.0 KiB", "99.9 KiB" and "100 KiB"."""
     if byte_count < 1024:
         return f"{byte_count} bytes"
+    # The power of 1,024 in the unit: 1 from 2**10 bytes on, 2 from 2**20 bytes on.
     power = min((byte_count.bit_length() - 1) // 10, len(_UNITS))
     amount = byte_count / 1024**power
     return f"{amount:.1f} {_UNITS[power - 1]}" if amount < 100 else f"{amount:.0f} {_UNITS[power - 1]}"
@@ -35,10 +36,11 @@ def format_table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
 
 def format_inspection(report: Inspection) -> str:
     """Format the contents of a file, one symbol per line, the machine code last."""
-    # A fat binary or host file may contain code for several architectures.
+    # A fat binary, or an object or program of the host, may contain code for several architectures.
     archs = dict.fromkeys(filter(None, (part.arch for part in report.parts or (report,))))
     header = [report.name, report.kind, *([", ".join(archs)] if archs else [])]
     lines = ["  ".join(header), *(f"  {name}: {value}" for name, value in report.details.items())]
+    # The symbols of a file with parts are printed with the part that defines them.
     for symbol in () if report.parts else report.symbols:
         lines += _format_symbol(symbol)
     if report.sass:
@@ -56,6 +58,7 @@ def _format_symbol(symbol: SymbolReport) -> Iterator[str]:
         yield f"      {symbol.c_prototype}"
     if symbol.prototype:
         yield f"      {symbol.prototype}"
+    # An amount is None if the file does not contain it. Amounts of 0 are left out, except for the first two.
     amounts = [
         (symbol.registers, "registers"),
         (symbol.stack, "bytes of stack"),
@@ -65,7 +68,7 @@ def _format_symbol(symbol: SymbolReport) -> Iterator[str]:
     ]
     resources = [f"{amount} {unit}" for amount, unit in amounts if amount is not None]
     if symbol.spills is not None:
-        # Behind the number of registers.
+        # After the number of registers, which is known if the spills are.
         resources.insert(1, f"spills {symbol.spills[0]} bytes stored, {symbol.spills[1]} loaded")
     if resources:
         yield f"      {', '.join(resources)}"
@@ -92,7 +95,7 @@ def format_diagnosis(report: Diagnosis) -> str:
 
 
 def _no_driver_text() -> str:
-    """Return the line about the driver if there is none, with the way to run programs on the CPU."""
+    """Return the sentence for a machine without a driver: how to run programs on the CPU."""
     try:
         _cpu.require()
     except LaunchError:

@@ -22,9 +22,9 @@ _EXAMPLES = (
     "run udfs.py damp 2.0 times.npy",
     "run udfs.py saxpy 2.0 x.npy y.npy --grid 8 --block 128",
 )
-# Values that are no Python literals.
+# Values on the command line that are no Python literals.
 _FLOAT_WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-# For each function, without --verbose.
+# The differences of each function that `compare` prints without --verbose.
 _MAX_SHOWN_DIFFERENCES = 10
 
 
@@ -116,7 +116,12 @@ def _load_item(arguments: argparse.Namespace) -> Any:
 
 
 def _launch_sizes(arguments: argparse.Namespace, *, is_kernel: bool) -> dict[str, Any]:
-    """Return grid and block of a kernel; an empty dictionary for a function."""
+    """
+    Return grid and block of a kernel as keyword arguments; {} for a function.
+
+    Raises:
+        LaunchError: A kernel lacks one of them, or a function has one.
+    """
     sizes = {name: getattr(arguments, name) for name in ("grid", "block") if getattr(arguments, name)}
     if len(sizes) != (2 if is_kernel else 0):
         raise LaunchError(
@@ -137,7 +142,7 @@ class _Values:
     def __init__(self, texts: Sequence[str]) -> None:
         import numpy as np
 
-        # The last path of a file stands for all of its paths; literals stay as they are.
+        # If several paths lead to one file, replace each by the last of them; literals stay as they are.
         path_of_file = {os.path.realpath(text): text for text in texts if text.endswith(".npy")}
         unified_texts = [path_of_file.get(os.path.realpath(text), text) for text in texts]
         value_of_text = {text: _parse_value(text) for text in unified_texts}
@@ -181,7 +186,7 @@ def _parse_value(text: str) -> Any:
 
 
 def _to_json(value: Any) -> Any:
-    """Return a result as JSON has it: arrays become lists, and values that JSON lacks become text."""
+    """Return a result as JSON has it: arrays become lists; bytes, complex numbers, NaN and infinity, text."""
     from numba_ptxlink._launch.results import Record
 
     if isinstance(value, Record):

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from numba_ptxlink._launch.arrays import Types
 
 # Compilers fuse multiplications with additions and approximate functions, so that floats differ in their last
-# bits, and cancellation enlarges the difference. Up to these limits, floats agree.
+# bits, and cancellation enlarges the difference. Floats agree if they differ by at most 2**11 units in the
+# last place, as 11 cancelled bits cause, and by at most 1/32 of their value: in half precision, 2**11 units
+# are more than the value.
 _MAX_ULPS = 2048
 _MAX_RELATIVE_DIFFERENCE = 2**-5
-# NumPy lacks bfloat16, whose significand has 8 bits and whose exponent is that of a float32.
+# For bfloat16, which NumPy lacks: its significand has 8 bits, and its exponent is that of a float32.
 _BFLOAT16_EPSILON, _BFLOAT16_TINY = 2**-7, 2**-126
 
 
@@ -27,10 +29,12 @@ class Rules(NamedTuple):
     The rules by which a result of Python equals that of compiled code.
 
     Args:
-        epsilon: The unit in the last place of 1.0, in the narrowest float that a function computes with.
-        tiny: The smallest normal number of that type.
-        converts: Whether the signature gives the type of the result. A number of Python is then converted to
-            that type. If the compiler inferred the type, integers wrap around only beyond 64 bits.
+        epsilon: The largest unit in the last place of 1.0 among the types of float that a function computes
+            with; 0 without floats.
+        tiny: The largest among the smallest normal numbers of these types; 0 without floats.
+        converts: Whether the signature gives the type of the result. If it does, a number of Python is
+            converted to that type before the comparison. If the compiler inferred the type, an integer of
+            Python wraps around at 64 bits, and a float with a fraction equals no integer.
     """
 
     epsilon: float = 0.0
@@ -62,7 +66,7 @@ def rules_of(types: Types, names: Iterable[str], *, converts: bool) -> Rules:
             rules = rules.with_float(_BFLOAT16_EPSILON, _BFLOAT16_TINY)
         elif entry.kind in {"float", "float16"}:
             rules = _with_dtype(rules, np.dtype(f"f{entry.size}"))
-        # The types that this type consists of or points to.
+        # Next, the types that this type consists of or points to; their names are "" if there are none.
         pending_names += filter(None, (entry.element, entry.target))
         pending_names += (field.type for field in arrays.describe_members(types, name))
     return rules
@@ -92,8 +96,10 @@ def agrees(types: Types, name: str, expected: Any, actual: Any, rules: Rules) ->
         return expected is actual
     fields = arrays.describe_members(types, name)
     if arrays.is_optional(types, name):
+        # The first member is the value, the second says whether there is one.
         return agrees(types, fields[0].type, expected, actual, rules)
     try:
+        # An array of characters is bytes, and is compared as a whole.
         if fields and not isinstance(actual, bytes):
             return all(
                 agrees(types, field.type, expected_member, actual_member, rules)
@@ -108,11 +114,11 @@ def agrees(types: Types, name: str, expected: Any, actual: Any, rules: Rules) ->
 
 
 def _is_same_integer(entry: TypeDescription, expected: Any, actual: int, rules: Rules) -> bool:
-    """Return whether integers are equal after Python's has wrapped around."""
+    """Return whether integers are equal after *expected*, that of Python, has wrapped around."""
     whole_number = bool(expected) if entry.kind == "bool" else int(expected)
     if rules.converts:
         return (whole_number - actual) % (1 << 8 * entry.size) == 0
-    # The compiler inferred the type: a float with a fraction is not equal to any integer.
+    # The first condition is false for a float with a fraction, see `Rules.converts`.
     return whole_number == expected and (whole_number - actual) % (1 << 64) == 0
 
 
@@ -129,9 +135,11 @@ def _are_close(expected: Any, actual: Any, rules: Rules) -> bool:
     for dtype in float_dtypes:
         rules = _with_dtype(rules, dtype)
     with np.errstate(all="ignore"):
+        # Round Python's numbers as compiled code does, such as a float64 to a float32.
         if np.can_cast(expected_array.dtype, actual_array.dtype, "same_kind"):
             expected_array = expected_array.astype(actual_array.dtype)
-        # Each part of a complex number may differ by a small share of the absolute value of the number.
+        # Each part of a complex number may differ by a small share of the absolute value of the number. An
+        # infinite number allows no difference: `isclose` accepts equal infinities.
         magnitude = np.abs(actual_array)
         tolerance = rules.tiny + rules.relative_tolerance * np.where(magnitude < np.inf, magnitude, 0)
         are_parts_close = [

@@ -17,10 +17,10 @@ from .values import Integer, SkippedCallError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Calls and returns count as lines.
+# A call and a return count as a line each.
 _MAX_LINES = 100_000
-# Python raises these exceptions in functions that only a compiler can run, and at limits that compiled code
-# does not have.
+# Python raises these exceptions in functions that only a compiler can run, and, as MemoryError and
+# RecursionError, at limits that compiled code does not have.
 _SKIPPED_EXCEPTIONS = (AttributeError, NameError, NotImplementedError, TypeError, MemoryError, RecursionError)
 
 
@@ -43,10 +43,11 @@ class _Copies:
     Copies of functions that call Python functions in place of a compiler's dispatchers.
 
     Args:
-        function: The function that calls the others, directly or not.
+        function: The function to compare, which calls the other functions directly or not.
     """
 
     def __init__(self, function: FunctionType) -> None:
+        # The names by which functions call dispatchers, such as "f" or "helpers.f".
         callees = {name for _, name, value in choice.used_names([function]) if choice.wrapped_function(value)}
         # Names of modules that are copied, such as "helpers" if a function calls `helpers.f`.
         self._module_names = {name.partition(".")[0] for name in callees if "." in name}
@@ -75,13 +76,13 @@ class _Copies:
     def _copy_scope(self, names: dict[str, Any]) -> dict[str, Any]:
         """Return the copy of the globals of a module."""
         if id(names) not in self._scopes:
-            # Stored before it is complete, since functions in it refer to it.
+            # Stored before it is complete, since functions in it refer to it. A module's own `int` stays.
             self._scopes[id(names)] = scope = {"int": Integer, **names}
             scope.update((name, self._replace(value, name)) for name, value in names.items())
         return self._scopes[id(names)]
 
     def _replace(self, value: Any, name: str = "") -> Any:
-        """Return the copy of a function, or of the module of a global *name*; other values unchanged."""
+        """Return the copy of a function, or of a module that *name* refers to; other values unchanged."""
         if name in self._module_names and isinstance(value, ModuleType):
             module = ModuleType(value.__name__)
             vars(module).update(self._copy_scope(vars(value)))
@@ -91,7 +92,7 @@ class _Copies:
 
 
 def _call(function: Callable[..., Any], copies: _Copies, *arguments: Any) -> Any:
-    """Call *function*, one of *copies*; convert exceptions of functions that Python cannot run."""
+    """Call *function*, one of *copies*; raise SkippedCallError in place of `_SKIPPED_EXCEPTIONS`."""
     try:
         return _call_limited(function, copies, arguments)
     except _SKIPPED_EXCEPTIONS as error:
@@ -107,7 +108,8 @@ def _call_limited(function: Callable[..., Any], copies: _Copies, arguments: tupl
         line_count += 1
         if line_count > _MAX_LINES:
             raise SkippedCallError(f"it takes Python more than {_MAX_LINES:,} lines")
-        # A placeholder for device code, such as `libdevice.expf`, returns None.
+        # A function of a front end that a copy calls, and that returns None, is a placeholder for device
+        # code, such as `libdevice.expf`.
         if event == "return" and value is None and copies.has_frame(frame.f_back) and _is_compiler(frame):
             raise NotImplementedError(
                 f"{frame.f_globals['__name__']}.{frame.f_code.co_name} only runs on a GPU"

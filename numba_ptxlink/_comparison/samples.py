@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._launch.arrays import Types
 
+# Calls of each function.
 _CALL_COUNT = 500
 # Elements along each dimension of an array.
 _ARRAY_LENGTH = 6
 # The probability of a corner value.
 _CORNER_SHARE = 1 / 3
-# The corner values of floats, booleans and byte strings, by `dtype.kind`; `_draw` has those of integers.
+# The corner values of floats, booleans and byte strings, by `dtype.kind`. Those of integers depend on the
+# size, and are in `_draw`.
 _CORNERS: dict[str, tuple[Any, ...]] = {
     "f": (0.0, -0.0, 1.0, -1.5, 2.5, 1e-3, -1e4, math.inf, -math.inf, math.nan),
     "b": (False, True),
@@ -47,6 +49,7 @@ def draw_arguments(types: Types, type_names: Sequence[str], seed: Sequence[int])
     for type_name in type_names:
         entry = types[type_name]
         if entry.kind in {"view", "pointer"}:
+            # A view has the type of its elements, a pointer that of its target.
             element = results.dtype(types, entry.element or entry.target)
             if not element.itemsize:
                 raise ExportError("a void* has no type of which to draw values")
@@ -73,7 +76,7 @@ def _draw(rng: Any, dtype: Any, count: int) -> Any:
     if dtype.subdtype:
         element, shape = dtype.subdtype
         return draw(element, count * math.prod(shape)).reshape(count, *shape)
-    if kind == "c":
+    if kind == "c":  # Two floats of half the size.
         return draw(np.dtype(f"f{size // 2}"), 2 * count).view(dtype)
     if kind == "V" and size == 2:
         # A bfloat16, which NumPy lacks: the upper half of a float32.
@@ -85,6 +88,7 @@ def _draw(rng: Any, dtype: Any, count: int) -> Any:
         # The number of bits is uniform, so that small integers are as frequent as large ones.
         values >>= rng.integers(8 * size, size=count).astype(dtype)
     elif kind in _CORNERS:
+        # For booleans and byte strings, all values are corner values.
         corners = _CORNERS[kind]
         values = rng.choice(np.array(corners, dtype), count)
     else:

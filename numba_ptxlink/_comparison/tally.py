@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._launch.on_cpu import CpuFunction
     from numba_ptxlink._launch.values import Formal
 
-# Compiled code raises an exception by the instruction `trap` or a call of `__assertfail`.
+# In compiled code, an exception becomes the instruction `trap` or a call of `__assertfail`.
 _RAISING_INSTRUCTIONS = ("trap", "__assertfail")
 # Integers of more than 60 digits: a report shows the first 20 and the last 10.
 _LONG_INTEGER = re.compile(r"\b(\d{20})\d{30,}(\d{10})\b")
@@ -31,7 +31,7 @@ class Tally:
     """
     The calls of one function: `count` of them were compared, and `differences` lists those that differ.
 
-    `skip_reason` is the reason why the first of the skipped calls was not compared; "" if all were compared.
+    `skip_reason` is the reason why the first of the skipped calls was not compared; "" if none was skipped.
 
     Args:
         function: The Python function.
@@ -93,6 +93,8 @@ class Tally:
 
     def _compare(self, arguments: tuple[Any, ...]) -> None:
         """Call both functions with *arguments*, and record a difference."""
+        # Compiled code may compute as Python does with its own numbers, or with NumPy's: a call whose result
+        # equals neither is a difference.
         expected = self._call_python(arguments, python_numbers=True)
         actual = self._call(self._compiled, arguments)
         self.count += 1
@@ -107,7 +109,13 @@ class Tally:
             return False
 
     def _call_python(self, arguments: tuple[Any, ...], *, python_numbers: bool) -> Any:
-        """Call the Python function with int, float and complex numbers, or else with those of NumPy."""
+        """
+        Return the outcome of the Python function, as `_call` does.
+
+        Args:
+            arguments: The arguments of compiled code.
+            python_numbers: Whether to pass numbers as int, float and complex, rather than NumPy's.
+        """
 
         def call(*copies: Any) -> Any:
             pairs = zip(self._parameter_types, copies, strict=True)
@@ -122,7 +130,12 @@ class Tally:
         return self._call(call, arguments)
 
     def _call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        """Return the result and the arrays after the call, each with its C type; or the exception."""
+        """
+        Return the outcome of a call with copies of *arguments*.
+
+        The outcome is the exception that the call raised; or a list of pairs of a C type and a value: the
+        result, and the arrays as the call leaves them.
+        """
         copies = copy.deepcopy(arguments)
         try:
             result = function(*copies)
@@ -164,6 +177,7 @@ def _as_text(outcome: Any) -> str:
     """Return the text of the arguments or the outcome of a call, without line breaks and long integers."""
     if isinstance(outcome, Exception):
         return type(outcome).__name__
+    # Arguments are a tuple; an outcome is a list of pairs.
     outcome_values = outcome if isinstance(outcome, tuple) else [value for _, value in outcome]
     text = ", ".join(" ".join(str(value).split()) for value in outcome_values)
     return _LONG_INTEGER.sub(r"\1...\2", text)

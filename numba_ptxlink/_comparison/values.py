@@ -2,8 +2,8 @@
 Convert the arguments of compiled code to the values that a Python function gets.
 
 Numbers are int, float and complex, or NumPy's of the same width. Members of a record are read by `r.x` and
-`r["x"]`, as in compiled code. Records in arrays are not of `numpy.record`, whose methods hide members of the
-same name.
+`r["x"]`, as in compiled code. A record in an array is a `Record`: the methods of `numpy.record` would hide
+members of the same name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._launch.arrays import DeviceArrayReader, Types
 
-# Reports print integers, and Python refuses to print those of more than 14,284 bits.
+# Far more than compiled code has; reports print integers, and Python refuses to print one of more than 4,300
+# digits, 14,284 bits.
 _MAX_INTEGER_BITS = 1 << 12
 # The attributes of arrays in compiled code, which hide members of records.
 _ARRAY_ATTRIBUTES = {
@@ -66,7 +67,7 @@ class Integer(int, metaclass=_AnyInt):
 
 
 def _integer_operator(name: str) -> Callable[..., Any]:
-    """Return the operator *name* of `int` for `Integer`, with an `Integer` as result."""
+    """Return the method *name* of `int`, such as "__add__", for `Integer`, with an `Integer` as result."""
     operation = getattr(int, name)
 
     def method(number: int, *operands: Any) -> Any:
@@ -75,14 +76,16 @@ def _integer_operator(name: str) -> Callable[..., Any]:
             left_operand, right_operand = (
                 (operands[0], number) if name.startswith("__r") else (number, operands[0])
             )
+            # Before the operation: a large result of these two would take long, or fill the memory.
             if name in {"__lshift__", "__rlshift__"}:
                 _check_bits(left_operand.bit_length() + right_operand)
             elif name in {"__pow__", "__rpow__"} and len(operands) == 1:
+                # The power has at least this number of bits. With a modulus, it is never large.
                 _check_bits((left_operand.bit_length() - 1) * right_operand)
         result = operation(number, *operands)
-        if isinstance(result, tuple):
+        if isinstance(result, tuple):  # The result of divmod.
             return tuple(map(Integer, result))
-        if type(result) is not int:
+        if type(result) is not int:  # NotImplemented, or a float such as 2 ** -1.
             return result
         _check_bits(result.bit_length())
         return Integer(result)
@@ -209,6 +212,7 @@ def to_c(types: Types, name: str, value: Any, reader: DeviceArrayReader) -> Any:
     Raises:
         WrongArgumentError: *value* does not fit the type.
     """
+    # An array without dimensions is a number.
     is_array = isinstance(value, np.ndarray) and bool(value.shape)
     if is_array or types[name].kind in {"view", "pointer"}:
         return value
@@ -236,7 +240,7 @@ def to_python(types: Types, name: str, value: Any, *, python_numbers: bool) -> A
     Args:
         types: The C types of a manifest.
         name: The C type of the parameter.
-        value: An array, which the result shares, or a value as `results.unpack` returns it.
+        value: An array, whose memory the result shares, or a value as `results.unpack` returns it.
         python_numbers: Whether numbers are int, float and complex, rather than NumPy's.
     """
     entry = types[name]
@@ -263,7 +267,7 @@ def to_python(types: Types, name: str, value: Any, *, python_numbers: bool) -> A
 
 
 def _to_array(values: Any, dtype: Any) -> Any:
-    """Return *values*, an array as tuples of tuples, as an array of NumPy."""
+    """Return *values*, tuples that are nested once for each further dimension, as an array of NumPy."""
     # Bfloat16 elements were unpacked to float32.
     array = np.zeros(dtype.shape, "f4" if dtype.base.str == "|V2" else dtype.base)
     for index in np.ndindex(dtype.shape):

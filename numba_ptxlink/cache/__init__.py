@@ -2,7 +2,8 @@
 Cache compiled, linked and exported results as bytes; a failure of the cache never fails a build.
 
 A result is stored under a hash of all its inputs, in a directory that processes share and, if configured, on
-a Redis server that machines share. A damaged, unreadable or foreign entry is a miss.
+a Redis server that machines share. An entry that is damaged, unreadable, or not written by this package is
+treated as missing.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ __all__ = [
     "package_version",
 ]
 
-# The module of each name, if it is not `tiered`. Modules are imported at the first use of a name, since `key`
-# is enough for kernels that numba-cuda reads from its own cache.
+# The module of each name; all other names are in `tiered`. Modules are imported at the first use of a name: a
+# kernel that numba-cuda reads from its own cache needs only `key`.
 _MODULE_OF_NAME = {"Entry": "key", "Key": "key", "package_version": "key"}
 
 

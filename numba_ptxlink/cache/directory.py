@@ -19,7 +19,7 @@ from .single_flight import Processes
 log = logging.getLogger(__name__)
 
 LAYOUT = "v2"
-"""The subdirectory of the entries, named after the layout: releases with another layout do not read it."""
+"""The subdirectory of the entries, named after their layout: releases with another layout do not read it."""
 WRITABLE_CURE = "let NUMBA_PTXLINK_CACHE name a directory that you can write to, or be 0 for no cache"
 """The cure if no directory can be written."""
 
@@ -33,10 +33,10 @@ _ENTRY_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _TEMPORARY_PREFIX = "new-"
 _ENTRY_NAME = re.compile(rf"[0-9a-f]{{64}}|{_TEMPORARY_PREFIX}.*")
-# Writing a file takes less: the process that wrote an older temporary file was killed.
+# Writing a file takes less time, so the process that began an older temporary file was killed.
 _ABANDONED_SECONDS = 3600
-# The size is checked once in about this many writes, since listing 100,000 entries takes longer than a
-# compile.
+# The size of the directory is checked once in about this many writes, since listing 100,000 entries takes
+# longer than a compilation.
 _WRITES_PER_CHECK = 256
 
 
@@ -48,6 +48,7 @@ def locate(path: str) -> Path:
         CacheError: The user has no home directory.
     """
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    # The XDG Base Directory Specification requires that a relative path is ignored.
     if not base.is_absolute():
         base = Path("~/.cache")
     try:
@@ -89,14 +90,14 @@ class Directory:
         weakref.finalize(self, os.close, self._descriptor).atexit = False
         status = os.fstat(self._descriptor)
         _check_owner(path, status)
-        # Entries get the directory's read permissions: if it is open to others, they may read entries.
-        self._mode = stat.S_IMODE(status.st_mode) & (_OTHERS_READ | _OTHERS_ENTER)
+        # The permissions of group and others: entries get those of the directory, without write permission.
+        self._others_mode = stat.S_IMODE(status.st_mode) & (_OTHERS_READ | _OTHERS_ENTER)
         self.is_writable = os.access(".", os.R_OK | os.W_OK | os.X_OK, dir_fd=self._descriptor)
         if create:
             with contextlib.suppress(OSError):  # If this fails, writing the first entry reports it.
                 os.mkdir(LAYOUT, 0o700, dir_fd=self._descriptor)
-                os.chmod(LAYOUT, 0o700 | self._mode, dir_fd=self._descriptor)
-        with contextlib.suppress(OSError):
+                os.chmod(LAYOUT, 0o700 | self._others_mode, dir_fd=self._descriptor)
+        with contextlib.suppress(OSError):  # The subdirectory is missing if there is no entry.
             _check_owner(path / LAYOUT, os.stat(LAYOUT, dir_fd=self._descriptor, follow_symlinks=False))
 
     def get(self, address: bytes) -> bytes | None:
@@ -114,7 +115,7 @@ class Directory:
         except OSError as error:
             if error.errno is None:
                 raise  # A signal handler raised it, such as for a time-out.
-            # The error may be transient: the entry is not deleted.
+            # The entry is not deleted, since the error may be transient.
             log.debug("cache: %s could not be read: %s", self.path, error)
         return None
 
@@ -138,7 +139,11 @@ class Directory:
             os.close(file)
 
     def put(self, address: bytes, sealed: bytes) -> bool:
-        """Store *sealed* under *address*; return whether that worked. Only the first failure is a warning."""
+        """
+        Store *sealed* under *address*; return whether that worked.
+
+        Failures are logged, the first one as a warning.
+        """
         if not self.is_writable:
             return False
         try:
@@ -168,7 +173,7 @@ class Directory:
         try:
             try:
                 # fchmod overrides the umask, so that entries get the directory's permissions.
-                os.fchmod(file, 0o600 | self._mode & _OTHERS_READ)
+                os.fchmod(file, 0o600 | (self._others_mode & _OTHERS_READ))
                 remaining = memoryview(sealed)
                 while remaining:
                     remaining = remaining[os.write(file, remaining) :]
@@ -213,15 +218,20 @@ class Directory:
         return []
 
     def _enforce_limit(self, byte_count: int) -> None:
-        """Count *byte_count* written bytes; at times, evict entries and delete files of killed writers."""
+        """
+        Count *byte_count* written bytes; from time to time, reduce the directory to `max_size`.
+
+        The entries whose last use is longest ago are deleted, and temporary files of killed processes.
+        """
         self._written_bytes += byte_count
-        # Check after a sixteenth of the limit, or by chance, since many processes write few entries each.
+        # Check when this process has written a sixteenth of the limit, or by chance, since many processes may
+        # write few entries each.
         if self._written_bytes <= self.max_size // 16 and secrets.randbelow(_WRITES_PER_CHECK):
             return
         self._written_bytes = 0
         files = self._files()
         total = sum(size for _, size, name in files if not name.startswith(_TEMPORARY_PREFIX))
-        for last_use, size, name in sorted(files):
+        for last_use, size, name in sorted(files):  # The longest unused first.
             if name.startswith(_TEMPORARY_PREFIX):
                 if time.time() - last_use > _ABANDONED_SECONDS:
                     self._unlink(name)
@@ -230,7 +240,7 @@ class Directory:
                 self._unlink(name)
 
     def _files(self) -> list[tuple[float, int, str]]:
-        """Return the last use, the size and the name of each entry and each temporary file."""
+        """Return the time of the last use, the size and the name of each entry and each temporary file."""
         files = []
         # Each call opens a descriptor of its own: threads that list by one descriptor share its position.
         folder = os.open(LAYOUT, _DIRECTORY_FLAGS | os.O_NOFOLLOW, dir_fd=self._descriptor)

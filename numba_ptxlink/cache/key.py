@@ -18,15 +18,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 SCHEMA = 1
-"""Incremented when the meaning of a part or the form of a stored result changes, so that old entries miss."""
+"""
+The version of keys and stored results.
+
+Incremented when the meaning of a part of a key or the form of a stored result changes: then no new key finds
+an old entry.
+"""
 
 MAGIC = b"PTXLINK\x01"
 """The first bytes of a stored result."""
 
+# A part of a key that is longer is described by its hash in messages.
 _MAX_SHOWN_BYTES = 96
 # MAGIC, the address, the SHA-256 digest, the HMAC, and the size of the body.
 _HEADER = struct.Struct("<8s32s32s32sI")
-# The HMAC if there is no secret.
+# The tag is the HMAC in the header; without a secret, it is this.
 _NO_TAG = bytes(32)
 # The body is the size of the metadata, the metadata in JSON, and the code.
 _META_SIZE = struct.Struct("<I")
@@ -34,12 +40,12 @@ _META_SIZE = struct.Struct("<I")
 
 class Key(NamedTuple):
     """
-    The inputs of one result, by which the cache finds it: the address of its entry follows from the digest.
+    The inputs of one result, by which the cache finds it: the digest determines the address of its entry.
 
     Args:
         kind: The kind of the result, such as "assemble" or "link".
-        digest: SHA-256 over the kind and the parts, each with its label, and the lengths of part and label.
-        parts: By label, for messages: the part itself if it is short text, else the start of its SHA-256.
+        digest: A SHA-256 digest of the kind and of the parts, each with its label and the lengths of both.
+        parts: The parts for messages, by label: a short text itself, else the start of its SHA-256 digest.
     """
 
     kind: str
@@ -51,11 +57,11 @@ class Key(NamedTuple):
         """
         Return the key of *parts*. Keys are equal if and only if kind, labels, their order and contents are.
 
-        A single text equals a sequence of only this text, and bytes equal a sequence of only these bytes.
+        A single text counts as a sequence of only this text, and text as its bytes in UTF-8.
 
         Args:
             kind: The kind of the result.
-            parts: By label, text, bytes or a sequence of them.
+            parts: The inputs of the result by label; each is text, bytes or a sequence of them.
         """
         key_hash = hashlib.sha256()
         descriptions: dict[str, str] = {}
@@ -76,6 +82,7 @@ class Key(NamedTuple):
 
 
 def _hash_part(sha256: hashlib._Hash, label: bytes, part: bytes) -> None:
+    # With the lengths, no other pair of a label and a part gives the same bytes.
     sha256.update(len(label).to_bytes(8, "little") + label + len(part).to_bytes(8, "little"))
     sha256.update(part)
 
@@ -90,14 +97,14 @@ def package_version() -> str:
     Return this package's version and a digest of its source, which are part of every key.
 
     The source determines flags and checks, and distinguishes builds between two releases. The digest is that
-    of the files' content, so that machines with the same source share entries. A wheel contains the digest,
-    since reading all files takes longer than finding an entry.
+    of the files' contents, so that machines with the same source share entries. A wheel contains the digest
+    as a file, since reading all files takes longer than finding an entry.
     """
     from numba_ptxlink._version import __version__
 
     try:
         digest = Path(__file__).with_name("source_digest.txt").read_text()
-    except OSError:  # A checkout has no digest, since its files change.
+    except OSError:  # A checkout does not contain that file, since its source changes.
         digest = source_digest(Path(__file__).parents[1])
     return f"{__version__} {digest}"
 
@@ -105,6 +112,7 @@ def package_version() -> str:
 def source_digest(package: Path) -> str:
     """Return the start of a digest of all files of Python (.py) and of LLVM IR (.ll) below *package*."""
     source_hash = hashlib.sha256()
+    # The pattern matches .py and .ll; the package has no .pl and .ly.
     for path in sorted(map(str, package.rglob("*.[pl][yl]"))):
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - three times as fast
             _hash_part(source_hash, path.removeprefix(str(package)).encode(), file.read())
@@ -115,8 +123,8 @@ class Damaged(Exception):  # noqa: N818 - a state of an entry, never raised to c
     """The bytes are not an entry, or were altered after they were written."""
 
 
-class WrongSeal(Exception):  # noqa: N818 - a state of an entry, too
-    """The entry is intact, but its HMAC does not match this secret."""
+class WrongSeal(Exception):  # noqa: N818 - a state of an entry, as for Damaged
+    """The entry is intact, but its HMAC is not that of this process's secret."""
 
 
 class Entry(NamedTuple):
@@ -163,8 +171,9 @@ def unseal(sealed: bytes, address: bytes, secret: bytes | None) -> Entry:
         secret: The shared secret of the HMAC; None for no HMAC.
 
     Raises:
-        Damaged: The bytes are truncated, altered, of another address or not an entry.
-        WrongSeal: The entry is intact, but its HMAC is missing, unexpected, or that of another secret.
+        Damaged: The bytes are truncated or altered, belong to another address, or are no entry.
+        WrongSeal: The entry is intact, but has the HMAC of another secret, none in spite of *secret*, or one
+            without *secret*.
     """
     if len(sealed) < _HEADER.size + _META_SIZE.size:
         raise Damaged("it is truncated")
@@ -179,7 +188,8 @@ def unseal(sealed: bytes, address: bytes, secret: bytes | None) -> Entry:
         raise WrongSeal("it has the HMAC of another secret" if any(tag) else "it has no HMAC")
     (meta_size,) = _META_SIZE.unpack_from(body)
     meta_end = _META_SIZE.size + meta_size
-    # The digest proves that the bytes are unchanged, but not that this package wrote them.
+    # The digest proves that the bytes are unchanged, but not that this package wrote them: the metadata may
+    # be no JSON.
     try:
         meta = json.loads(bytes(body[_META_SIZE.size : meta_end]))
     except ValueError as error:

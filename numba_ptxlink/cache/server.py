@@ -1,4 +1,4 @@
-"""Store entries on a Redis server that machines share, and use none for a while after a failure."""
+"""Store entries on a Redis server that machines share; after a failure, do not use it for a while."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 0.5
-"""The timeout of connecting, and of one read or write of a socket, in seconds."""
+"""The timeout of connecting, and of each read or write of the socket, in seconds."""
 
 PAUSE_SECONDS = 30.0
-"""The pause after a failure of the server, in seconds."""
+"""The time for which the server is not used after a failure, in seconds."""
 
 MAX_ENTRY_BYTES = 32 << 20
-"""The largest entry that is sent, in bytes."""
+"""The largest entry that is sent to the server, in bytes; larger ones stay in directories."""
 
 NAME = "the server that NUMBA_PTXLINK_CACHE names"
 """The name of the server in messages, since a URL, even the start of a wrong one, may contain a password."""
@@ -33,7 +33,8 @@ class Server:
     """
     A Redis server that stores sealed entries. Connects at the first use. Thread-safe, also after a fork.
 
-    A failure is a miss and a warning without passwords; the server is then not used for a while.
+    A failure is logged as a warning without passwords, and counts as a missing entry; the server is then not
+    used for `PAUSE_SECONDS`.
 
     Args:
         url: The URL for `redis.Redis.from_url`; rediss:// means TLS, unix:// a socket of this machine.
@@ -42,13 +43,15 @@ class Server:
     def __init__(self, url: str) -> None:
         self._url = url
         self._client: Any = None
+        # The server is not used before this time of `time.monotonic`.
         self._resume_time = 0.0
-        # In a forked child: the parent's clients. They are kept alive, since threads of the parent may hold
-        # locks of a client, so that finalising the client could deadlock.
+        # In a forked child: the parent's clients. They are never finalised, since threads of the parent may
+        # have held a client's locks, for which finalising it would wait for ever.
         self._abandoned: list[Any] = []
         self._lock = Lock(forget=self._abandon)
 
     def _abandon(self) -> None:
+        """Keep the parent's client, and use a new one; `Lock` calls this in a forked child."""
         self._abandoned.append(self._client)
         self._client = None
 
@@ -65,7 +68,13 @@ class Server:
         return bool(self._query("write", lambda client: client.set(name, sealed)))
 
     def _query(self, action: str, operation: Callable[[Any], Any]) -> Any:
-        """Return the result of *operation* on a client; None if it fails, with *action* in the warning."""
+        """
+        Return the result of *operation*; None if it fails, or if the server is not used at present.
+
+        Args:
+            action: "read" or "write", for the warning.
+            operation: Called with the client.
+        """
         if time.monotonic() < self._resume_time:
             return None
         try:
@@ -104,6 +113,6 @@ class Server:
             self._url,
             socket_timeout=TIMEOUT_SECONDS,
             socket_connect_timeout=TIMEOUT_SECONDS,
-            # Retry once, since the server may have closed an idle connection.
+            # Retry once at once, since the server may have closed an idle connection.
             retry=Retry(NoBackoff(), 1),
         )

@@ -18,17 +18,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 WAIT_SECONDS = 60.0
-"""The maximum time to wait for another thread or process before doing the work here, in seconds."""
+"""The longest wait for another thread or process that computes a result, in seconds; then compute it here."""
 
 _OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+# The pause between two attempts to take a lock begins with the first value, and doubles up to the second.
 _FIRST_PAUSE_SECONDS = 0.002
 _MAX_PAUSE_SECONDS = 0.05
-# File offsets have 63 bits; some file systems accept fewer.
+# The offsets of locks are below this number: some file systems accept fewer than the 63 bits of an offset.
 _OFFSET_COUNT = 1 << 60
 
 
 class _Flight(Generic[T]):
-    """A computation for which threads wait: `ended` is set at its end, `results` is empty if it failed."""
+    """
+    A computation for which threads wait.
+
+    `ended` is set at its end. `results` then has one item, the result; it is empty if the computation failed.
+    """
 
     def __init__(self) -> None:
         self.ended = threading.Event()
@@ -40,7 +45,7 @@ class Threads(Generic[T]):
 
     def __init__(self) -> None:
         self._flights: dict[bytes, _Flight[T]] = {}
-        # A forked child inherits the computations of the parent's threads, but not the threads.
+        # A forked child inherits the flights of the parent's threads, but not the threads: forget them there.
         self._lock = Lock(forget=self._flights.clear)
 
     def join(self, address: bytes, work: Callable[[], T]) -> tuple[T, bool]:
@@ -71,6 +76,7 @@ class Threads(Generic[T]):
             return flight.results[0], False
         finally:
             with self._lock.held:
+                # In a child that was forked during the work, it is gone, or another one is in its place.
                 if self._flights.get(address) is flight:
                     del self._flights[address]
             flight.ended.set()
@@ -78,12 +84,10 @@ class Threads(Generic[T]):
 
 class Processes:
     """
-    The results that processes are computing: for each, a record lock on one byte of an empty file.
+    The results that processes are computing: for each, a record lock (fcntl(2)) on one byte of an empty file.
 
     The kernel releases the locks of a process that exits or is killed. Network file systems support record
-    locks, too.
-
-    A forked child holds none of its parent's locks, and releases none of them.
+    locks, too. A forked child holds none of its parent's locks, and releases none of them.
 
     Args:
         folder: The descriptor of the directory of the file. The file's own descriptor is never closed, since
@@ -105,7 +109,8 @@ class Processes:
         file system has no locks.
 
         Args:
-            address: The address of the result; its first bytes are the position of the locked byte.
+            address: The address of the result; its first bytes give the offset of the locked byte. If two
+                addresses give one offset, a process waits longer than it needs to.
             is_available: Whether the result is available; called while another process holds the lock.
         """
         offset = int.from_bytes(address[:8], "little") % _OFFSET_COUNT
@@ -124,7 +129,7 @@ class Processes:
                     fcntl.lockf(self._file, fcntl.LOCK_UN, 1, offset)
 
     def _take(self, offset: int) -> bool:
-        """Lock the byte at *offset*; return False if another process holds it, or if locks do not work."""
+        """Lock the byte at *offset*; return False if another process has locked it, or locks do not work."""
         if not self._locks_work:
             return False
         try:

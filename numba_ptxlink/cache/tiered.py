@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 OFF = "the cache is off: NUMBA_PTXLINK_CACHE=0; unset it"
-"""The reason why the cache is not used."""
+"""The reason why no directory is used if the cache is off."""
 
 
 class Counters(NamedTuple):
@@ -49,9 +49,9 @@ class Tiers(NamedTuple):
     The directories of a cache.
 
     Args:
-        directories: The directories to read, in order.
-        writable: The directory that new entries are written to; None if none can be written.
-        unused_reasons: The reasons why other directories of the configuration are not used.
+        directories: The directories that entries are read from, in search order.
+        writable: The first of *directories* that can be written, which gets new entries; None if none can be.
+        unused_reasons: For each other directory of the configuration that cannot be used, the reason.
     """
 
     directories: tuple[Directory, ...] = ()
@@ -118,15 +118,19 @@ class Cache:
             self._count(bytes_written=len(entry.code))
 
     def look_up(self, key: Key) -> Entry | None:
-        """Return the entry of *key* in a directory; None if there is none. Never raises."""
+        """
+        Return the entry of *key* in a directory, and count a hit; None if there is none. Never raises.
+
+        The server is not queried: only `get_or_compute` reads from it.
+        """
         entry = self._read_local(self._address(key))
         return entry and self._count_hit(entry)
 
     def memoize(self, key: Key, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """
-        Return the values stored under *key*, or compute and store them.
+        Return the JSON values stored under *key*; on a miss, compute them with *compute* and store them.
 
-        Hits and misses are not counted.
+        Unlike `get_or_compute`, this counts no hits and misses, and does not wait for other threads.
         """
         if not self.settings.cache:
             return compute()
@@ -141,7 +145,8 @@ class Cache:
         Return the entry of *key*; on a miss, compute it with *compute* and store it.
 
         Of all threads and processes that need one key at the same time, one runs *compute*, and the others
-        wait. The cache is off within *compute*: parts of a stored result need not be stored as well.
+        wait. Within *compute*, the cache is off for its thread: parts of a stored result need not be stored
+        as well.
 
         Args:
             key: The inputs of the result; or a function that returns them, called only if the cache is used.
@@ -157,7 +162,7 @@ class Cache:
         return self._count_hit(entry) if from_other_thread else entry
 
     def _compute(self, key: Key, address: bytes, compute: Callable[[], Entry]) -> Entry:
-        """Compute and store the entry of *key*, unless another process or the server has it by now."""
+        """Return the entry of *key* from another process or the server; else compute and store it."""
 
         def is_available() -> bool:
             return self._read_local(address) is not None
@@ -176,7 +181,7 @@ class Cache:
             return result
 
     def _address(self, key: Key) -> bytes:
-        # Entries with an HMAC have other addresses than those without, so that a directory can have both.
+        # With a secret, entries have an HMAC, and other addresses than without: a directory can have both.
         return hashlib.sha256(b"sealed" + key.digest).digest() if self.settings.cache_secret else key.digest
 
     def _read_local(self, address: bytes) -> Entry | None:
@@ -240,10 +245,10 @@ def _open_directories(settings: Config) -> Tiers:
     directories: list[Directory] = []
     unused_reasons: list[str] = []
     writable: Directory | None = None
-    for path in settings.cache_dirs or ("",):
+    for path in settings.cache_dirs or ("",):  # "" is the user's directory, see `locate`.
         try:
             folder = locate(path)
-            # Directories behind the writable one may be missing.
+            # Only the first directory that can be written is created; later ones may be missing.
             if writable is not None and not folder.exists():
                 continue
             directory = Directory(folder, settings.cache_size, create=writable is None)
@@ -260,7 +265,7 @@ def _open_directories(settings: Config) -> Tiers:
 
 
 class _Computing(threading.local):
-    """A context manager: `is_busy` is true for the thread that is in the `with` block."""
+    """A context manager for `_computing`: `is_busy` is true for a thread that is in the `with` block."""
 
     is_busy = False
 
