@@ -97,7 +97,7 @@ def format_diagnosis(report: Diagnosis) -> str:
 def _no_driver_text() -> str:
     """Return the sentence for a machine without a driver: how to run programs on the CPU."""
     try:
-        _cpu.require()
+        _cpu.require_packages()
     except LaunchError:
         return "no driver; programs run on the CPU after python -m pip install 'numba-ptxlink[cpu]'"
     return "no driver; programs run on the CPU by `numba-ptxlink cpu -- COMMAND`, or NUMBA_PTXLINK_DEVICE=cpu"

@@ -7,7 +7,7 @@ import importlib
 from numba_ptxlink.errors import LaunchError
 
 
-def require() -> None:
+def require_packages() -> None:
     """
     Check that NumPy and llvmlite can be imported.
 

@@ -2,7 +2,7 @@
 Translate arithmetic on registers: expand operations of the table `instructions.ll`, and round floats.
 
 16-bit floats are computed as 32-bit floats, and rounded by functions of `program.ll`. LLVM's own conversions
-would call functions of the compiler's runtime library, which is missing, so that the process would end.
+would call functions of compiler-rt, a library that llvmlite does not load: the process would end at the call.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 ROUNDING_MODES = {"rz": 0, "rn": 1, "rp": 2, "rm": 3}
 """PTX's modifiers for rounding, with the values of LLVM's `RoundingMode`."""
-# The names of operations, the types of the operands, and the type of the result: "mad.wide: kkw w". Each type
-# is optional: "prmt.mode:" has none, "%clock %clock64: l" has only that of the result.
+# The names of operations, the types of the operands, and the type of the result: "mad.wide: kkw w". The types
+# are optional: "prmt.mode:" has none, "%clock %clock64: l" has only that of the result.
 _OPERATION_HEADER = re.compile(r"^(\S.*):(?: (?:(\w+) )?(\w))?\n", re.MULTILINE)
 _COMMENT = re.compile(r"^;.*\n", re.MULTILINE)
-# Modifiers of floats for which the table needs no rows: `.full` and `.noftz` have no effect here, and
-# `emit_arithmetic` applies the others to operands and results.
+# Modifiers of floats for which the table needs no rows. `.full` only permits larger errors, and `.noftz`
+# means the default: ignore both. `emit_arithmetic` applies the others to operands and results.
 _FLOAT_MODIFIERS = ("ftz", "sat", "relu", "full", "noftz", *ROUNDING_MODES)
 # The smallest normal number of a type: a bf16 has the exponents of an f32. LLVM IR writes any float
 # as the bits of a double.
@@ -35,9 +35,10 @@ _SMALLEST_NORMAL = {
     **dict.fromkeys(("bf16", "f32"), "0x3810000000000000"),
     "f64": "0x0010000000000000",
 }
-# Indices of the operands whose negation negates the result; (0,) for an instruction that is not listed.
+# The operands, by index, that are negated together to negate the result: -(a * b + c) = (-a) * b + (-c). For
+# an instruction that is not listed, it is the first operand: -(a * b) = (-a) * b.
 _NEGATED_OPERANDS = {"add": (0, 1), "sub": (0, 1), "fma": (0, 2), "mad": (0, 2)}
-# The bits of each float32 NaN that a GPU computes.
+# The bits of every NaN that float32 arithmetic of a GPU returns.
 _GPU_NAN = 0x7FFFFFFF
 
 
@@ -47,8 +48,8 @@ class Operation(NamedTuple):
 
     Args:
         sources: A letter for the type of each operand, such as "kkw"; the last letter is also for all further
-            operands.
-        result: The letter for the type of the result, such as "w".
+            operands. "" if the table has no types of operands.
+        result: The letter for the type of the result, such as "w"; "" if the table has none.
         body: A template of LLVM IR.
     """
 
@@ -65,7 +66,7 @@ def operations() -> dict[str, Operation]:
     # the header, and the body after it.
     _, *pieces = _OPERATION_HEADER.split(text)
     return {
-        name: Operation(sources, result, body)
+        name: Operation(sources or "", result or "", body)
         for names, sources, result, body in zip(*[iter(pieces)] * 4, strict=True)
         for name in names.split()
     }
@@ -93,13 +94,13 @@ def find_operation(mnemonic: Mnemonic) -> Operation:
     Raises:
         UnsupportedInstruction: The table has none of these names.
     """
-    ptx_type, full_name = mnemonic.type, (mnemonic.opcode, *mnemonic.modifiers)
-    short_name = full_name
+    ptx_type, modifiers = mnemonic.type, mnemonic.modifiers
+    kept_modifiers = modifiers
     if ptx_type.is_float:
-        short_name = tuple(part for part in full_name if part not in _FLOAT_MODIFIERS)
+        kept_modifiers = tuple(modifier for modifier in modifiers if modifier not in _FLOAT_MODIFIERS)
     # The letter is "f" also for bf16.
     letter = ptx_type.letter[-1]
-    for name in (".".join(full_name), ".".join(short_name)):
+    for name in (".".join((mnemonic.opcode, *modifiers)), ".".join((mnemonic.opcode, *kept_modifiers))):
         for suffix in (f".{letter}{ptx_type.bits}", f".{letter}", ""):
             if name + suffix in operations():
                 return operations()[name + suffix]
@@ -107,7 +108,7 @@ def find_operation(mnemonic: Mnemonic) -> Operation:
 
 
 def expand_operation(b: IRBuilder, mnemonic: Mnemonic, values: Sequence[str]) -> str:
-    """Add the operation of an instruction on values of its type; return the result."""
+    """Add the operation that the table has for an instruction, on values from `decode`; return the result."""
     ptx_type, bits, signed = mnemonic.type, mnemonic.type.bits, mnemonic.type.is_signed
     shift_right = "ashr" if signed else "lshr"
     # The head of `instructions.ll` explains these placeholders.
@@ -124,22 +125,31 @@ def expand_operation(b: IRBuilder, mnemonic: Mnemonic, values: Sequence[str]) ->
         shift="shl" if mnemonic.opcode == "shl" else shift_right,
         ir=ptx_type.ir,
         suffix=ptx_type.suffix,
+        # The value 0.0 is not used: no operation on integers has this placeholder.
         smallest=_SMALLEST_NORMAL.get(f"{ptx_type.letter}{bits}", "0.0"),
     )
     return b.emit_text(find_operation(mnemonic).body, placeholders)
 
 
 def emit_arithmetic(b: IRBuilder, mnemonic: Mnemonic, operands: Sequence[str]) -> str:
-    """Add an instruction on the bits of its operands; return the bits of its result."""
+    """
+    Add an instruction. Its operands and the returned result are integers with the bits of the values.
+
+    Raises:
+        UnsupportedInstruction: The table lacks the operation; or the instruction has floats of two types; or
+            it rounds 16-bit floats up, down, or toward zero, as no instruction of PTX does.
+    """
     ptx_type, modifiers = mnemonic.type, mnemonic.modifiers
     if ptx_type.is_float and len(mnemonic.types) > 1:
-        # The operands of `fma.rn.f32.f16` differ in width.
+        # Such as `fma.rn.f32.f16`, whose operands differ in width.
         raise UnsupportedInstruction
     if ptx_type.elements > 1:
-        of_element = mnemonic._replace(types=(ptx_type.element,))
+        element_mnemonic = mnemonic._replace(types=(ptx_type.element,))
         split_operands = [b.split_bits(operand, ptx_type.width, ptx_type.elements) for operand in operands]
         # The first elements of all operands, then the second ones, and so on.
-        results = [emit_arithmetic(b, of_element, elements) for elements in zip(*split_operands, strict=True)]
+        results = [
+            emit_arithmetic(b, element_mnemonic, elements) for elements in zip(*split_operands, strict=True)
+        ]
         return b.join_bits(results, ptx_type.bits)
     if not ptx_type.is_float:
         return expand_operation(b, mnemonic, operands)
@@ -176,20 +186,28 @@ def apply_modifiers(
     """
     for modifier in applicable:
         if modifier in modifiers:
+            # The table has the operations flush, relu and sat.
             opcode = "flush" if modifier == "ftz" else modifier
             value = expand_operation(b, Mnemonic(opcode, (), (ptx_type,)), [value])
     return value
 
 
 def emit_gpu_nan(b: IRBuilder, bits: str, condition: str = "true") -> str:
-    """Return *bits*, those of a float32; if it is NaN and *condition* is true, the bits of a GPU's NaN."""
+    """
+    Return the bits of a float32; if it is NaN and *condition* is true, those of the NaN of a GPU.
+
+    Args:
+        b: The function.
+        bits: The bits of the float, an i32.
+        condition: An i1: whether float32 arithmetic computed the float. Other NaNs keep their bits.
+    """
     value = b.emit_value(f"bitcast i32 {bits} to float")
     is_nan = b.emit_op("and", "i1", b.emit_op("fcmp uno", "float", value, value), condition)
     return b.select(is_nan, "i32", str(_GPU_NAN), bits)
 
 
 def decode(b: IRBuilder, ptx_type: PtxType, bits: str) -> str:
-    """Return the value that bits represent, in the type of its arithmetic."""
+    """Return the value that bits represent, in the type `ptx_type.ir` (float for a 16-bit float)."""
     if not ptx_type.is_float:
         return bits
     if ptx_type.bits == 16:
@@ -225,22 +243,13 @@ def emit_directed(
     # The functions of the table round up or toward zero. To round down, negate the operands, round up, and
     # negate the result. A square root is never negative, so that rounding it toward zero rounds it down.
     negates = rounding == "rm" and name != "sqrt"
-    # If the result is NaN, its sign must not be negated: use the NaN of the operation that rounds to nearest.
-    # Smaller types have only one NaN on a GPU (`emit_gpu_nan`).
-    nearest_operation = None
-    if negates and ptx_type.bits == 64 and not result:
-        nearest_operation = operations().get(f"{name}.f")
-    nearest_placeholders = dict(
-        zip("abc", operands, strict=False), ir=ptx_type.ir, suffix=ptx_type.suffix, opcode=name
-    )
-    if negates:
-        negated = _NEGATED_OPERANDS.get(name, (0,))
-        operands = [
-            b.emit_value(f"fneg {ptx_type.ir} {operand}") if index in negated else operand
-            for index, operand in enumerate(operands)
-        ]
+    negated_indices = _NEGATED_OPERANDS.get(name, (0,)) if negates else ()
+    directed_operands = [
+        b.emit_value(f"fneg {ptx_type.ir} {operand}") if index in negated_indices else operand
+        for index, operand in enumerate(operands)
+    ]
     placeholders = dict(
-        zip("abc", operands, strict=False),
+        zip("abc", directed_operands, strict=False),
         ir=ptx_type.ir,
         suffix=ptx_type.suffix,
         up=str(rounding == "rp" or negates).lower(),
@@ -249,7 +258,14 @@ def emit_directed(
     if not negates:
         return value
     value = b.emit_value(f"fneg {result or ptx_type.ir} {value}")
-    if nearest_operation:
+    # The negations may change the sign of a NaN: if the result is NaN, return that of the operation that
+    # rounds to nearest. A conversion, for which *result* is set, needs no such operation: it negates the NaN
+    # twice. Types smaller than f64 need none, since a GPU has only one NaN for them (`emit_gpu_nan`).
+    nearest_operation = operations().get(f"{name}.f")
+    if nearest_operation and ptx_type.bits == 64 and not result:
+        nearest_placeholders = dict(
+            zip("abc", operands, strict=False), ir=ptx_type.ir, suffix=ptx_type.suffix, opcode=name
+        )
         is_nan = b.emit_op("fcmp uno", ptx_type.ir, value, value)
         nan = b.emit_text(nearest_operation.body, nearest_placeholders)
         value = b.select(is_nan, ptx_type.ir, nan, value)

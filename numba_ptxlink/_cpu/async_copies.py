@@ -1,5 +1,7 @@
 """
-Translate asynchronous copies and `mbarrier` barriers. A copy is executed at once, so that waits do nothing.
+Translate asynchronous copies and `mbarrier` barriers.
+
+A copy is executed at once, so that instructions that wait for copies do nothing.
 
 A barrier is a 64-bit word in memory, whose contents the PTX ISA does not define. Here the bits 0 to 19 are
 the number of pending arrivals, the bits 20 to 39 the number of arrivals that end a phase, and the bits from
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 # The lowest bits of two fields of a barrier: the arrivals that end a phase, and the number of the phase.
 _EXPECTED_BIT, _PHASE_BIT = 20, 40
 _PENDING_MASK = (1 << _EXPECTED_BIT) - 1
-# The numbers of bytes that `cp.async` can copy.
+# The numbers of bytes that the PTX ISA lets `cp.async` copy.
 _COPY_SIZES = (4, 8, 16)
 _BARRIER_BYTES = 8
 _BARRIER_OPERATIONS = {"init", "inval", "arrive", "arrive_drop", "test_wait", "try_wait"}
@@ -38,7 +40,7 @@ def copy(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
         raise UnsupportedInstruction
     if "mbarrier" in modifiers:
         # `cp.async.mbarrier.arrive` arrives when the copies are complete, that is at once. Without `.noinc`,
-        # the instruction also adds the arrival to the pending ones, so that their number stays the same.
+        # the instruction first adds one pending arrival, so that nothing changes.
         if not operands:
             raise UnsupportedInstruction
         if "noinc" in modifiers:
@@ -46,10 +48,10 @@ def copy(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
             _arrive(b, barrier, "1", drops=False)
         return
     if modifiers & {"commit_group", "wait_group", "wait_all"}:
-        # All copies before are complete.
+        # Earlier copies are complete.
         return
-    # The operands are target, source and size; then optionally the number of bytes to read, and a cache
-    # policy.
+    # The operands are target, source and size; then optionally the number of bytes to read (`_source_size`),
+    # and a cache policy.
     if len(operands) < 3:
         raise UnsupportedInstruction
     target, source = operands[:2]
@@ -75,15 +77,16 @@ def _copy_all(b: Translator, destination: str, source: str, size: int) -> None:
 
 
 def _source_size(b: Translator, operand: str, size: int) -> str:
-    """Return the number of bytes to read: the value of *operand*, or 0 for a predicate that is true."""
-    register = b.find_register(operand)
-    if register and register[1] == 1:
+    """Return the number of bytes to read: *operand*; if that is a predicate, 0 if it is true, else *size*."""
+    register_slot = b.find_register(operand)
+    # The slot is the address and the width of the register; a predicate has one bit.
+    if register_slot and register_slot[1] == 1:
         return b.select(b.read_operand(operand, 1), "i32", "0", str(size))
     return b.read_operand(operand, 32)
 
 
 def _copy_and_fill(b: Translator, destination: str, source: str, size: int, count: str) -> None:
-    """Copy *count* of *size* bytes, and set the others to zero; read no byte of the source beyond *count*."""
+    """Copy the first *count* of *size* bytes, and set the rest to zero; never read the rest of the source."""
     copy_all, copy_some, loop, copy_byte, after = (b.unique_name() for _ in range(5))
     b.cond_branch(b.emit_op("icmp uge", "i32", count, size), copy_all, copy_some, likely=True)
     b.begin_block(copy_all)
@@ -119,19 +122,22 @@ def _parse_address(operand: str) -> tuple[str, int]:
 
 
 def synchronize(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `mbarrier`. `.expect_tx` is unsupported, since only `cp.async.bulk` completes bytes."""
+    """Translate `mbarrier`. `.expect_tx` is unsupported, as is `cp.async.bulk`, whose bytes it counts."""
     operation, *modifiers = mnemonic.modifiers or [""]
     if operation == "pending_count":
-        # A result of `arrive`, the state of a barrier, is in a register.
+        # The operand is a state that `arrive` has returned to a register.
         pending = b.emit_op("and", "i64", b.read_operand(operands[1], 64), _PENDING_MASK)
         b.write_register(operands[0], b.resize(pending, 64, 32), 32)
         return
+    # `mbarrier.arrive %rd1, [address]` has a result, `mbarrier.inval [address]` has none.
     has_result = operation not in ("init", "inval") and not operands[0].startswith("[")
     memory, *sources = operands[has_result:]
     needs_source = operation in ("init", "test_wait", "try_wait")
     if operation not in _BARRIER_OPERATIONS or "expect_tx" in modifiers or len(sources) < needs_source:
         raise UnsupportedInstruction
+    # Without `.shared`, the address is a generic one.
     space = "shared" if _is_shared(modifiers) else ""
+    # For `inval`, this check of the address is all.
     barrier = space_pointer(b, memory, space, _BARRIER_BYTES, write=True)
     if operation == "init":
         count = b.resize(b.read_operand(sources[0], 32), 32, 64)
@@ -159,7 +165,7 @@ def _arrive(b: Translator, barrier: str, arrivals: str, *, drops: bool) -> str:
         b: The function.
         barrier: The pointer to the barrier.
         arrivals: The number of arrivals.
-        drops: Whether later phases expect these arrivals no more.
+        drops: Whether later phases end without these arrivals (`arrive_drop`).
     """
     return b.call("ptxlink.mbarrier.arrive", "i64", f"ptr {barrier}", f"i32 {arrivals}", f"i1 {int(drops)}")
 
@@ -168,15 +174,15 @@ def _wait(b: Translator, barrier: str, target: str, source: str, *, by_parity: b
     """
     Translate a wait: test whether a phase is complete; if it is not, let other threads run, and test again.
 
-    The result may be false again, as on a GPU, so that programs wait in a loop.
+    The second test may fail, too, as on a GPU. So programs repeat the instruction until it returns true.
 
     Args:
         b: The function.
         barrier: The pointer to the barrier.
-        target: The predicate for the result.
-        source: The phase: a state that `arrive` returned, or with *by_parity* the number of the phase modulo
-            2.
-        by_parity: Whether only the parity of the phase is known.
+        target: The predicate register for the result: whether the phase is complete.
+        source: The operand that says which phase: a state that `arrive` returned, or with *by_parity* the
+            number of the phase modulo 2.
+        by_parity: Whether the instruction has `.parity`.
     """
     state_or_parity = b.read_operand(source, 32 if by_parity else 64)
     if by_parity:
@@ -193,7 +199,7 @@ def _wait(b: Translator, barrier: str, target: str, source: str, *, by_parity: b
 
 
 def _is_complete(b: Translator, barrier: str, phase: str, *, by_parity: bool) -> str:
-    """Return, as an i1, whether *phase* is complete, so that the barrier is in another phase."""
+    """Return, as an i1, whether *phase* is complete, that is whether the barrier is in another phase."""
     current_phase = b.emit_op("lshr", "i64", b.emit_value(f"load i64, ptr {barrier}"), _PHASE_BIT)
     if by_parity:
         current_phase = b.emit_op("and", "i64", current_phase, 1)

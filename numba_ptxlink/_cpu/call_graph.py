@@ -1,4 +1,8 @@
-"""Find the functions that a kernel or function calls, directly or not, and those that suspend or recurse."""
+"""
+Find the functions that a kernel or function calls, directly or not.
+
+Also find the functions that are recursive, and those in which a thread may suspend to wait for other threads.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +45,10 @@ class CallGraph:
             may reach them. Called only if there is such a call.
 
     Attributes:
-        bodies: For each function that is called, and for the entry, the index, the statement and the scope of
-            each statement.
-        callees: For each of these functions, the functions with a body that it calls.
-        suspending: The functions in which a thread may suspend, or in a callee of which.
+        bodies: The bodies of the entry and of the functions that it calls, by name: for each statement, its
+            index, the statement itself, and its scope.
+        callees: For each of these functions, by name, the names of the functions with a body that it calls.
+        suspending: The functions in which, or in a callee of which, a thread may suspend.
         recursive: The functions that call themselves, directly or not, and those that call such a function.
     """
 
@@ -65,35 +69,42 @@ class CallGraph:
             if function.name not in self.bodies:
                 self._add(function, functions)
                 pending += [functions[name] for name in self.callees[function.name]]
-        # Callers of a suspending function suspend, too. The loop also visits the names that it appends.
-        for name in (suspending := [*self.suspending]):
+        # A thread may suspend in the callers of these functions, too. The loop visits the names that it adds.
+        suspending_names = [*self.suspending]
+        for name in suspending_names:
             new = [caller for caller in self._callers.get(name, ()) if caller not in self.suspending]
             self.suspending.update(new)
-            suspending += new
+            suspending_names += new
         self._callees_first = self._sort()
         self.recursive = self.callees.keys() - self._callees_first
 
     def _add(self, function: ptx.Function, functions: Mapping[str, ptx.Function]) -> None:
+        """Add the body and the callees of a function, and whether a thread may suspend in its body."""
         name = function.name
         self.bodies[name] = body = list(ptx.with_scopes(function.body))
         instructions = [statement for _, statement, _ in body if isinstance(statement, ptx.Instruction)]
         calls = [ptx.parse_call(call) for call in instructions if call.opcode == "call"]
-        called = {call.callee for call in calls}
+        called_names = {call.callee for call in calls}
         for call in calls:
-            # A register contains the address of the callee.
+            # For a call by a pointer, `callee` is the register with the address.
             if call.callee.startswith("%"):
-                called |= {target.name for target in self.indirect_callees(call, functions)}
+                called_names |= {target.name for target in self.indirect_callees(call, functions)}
         opcodes = {instruction.opcode for instruction in instructions}
-        if _SUSPENDING_FUNCTION in called or opcodes & _SUSPENDING_OPCODES:
+        if _SUSPENDING_FUNCTION in called_names or opcodes & _SUSPENDING_OPCODES:
             self.suspending.add(name)
-        self.callees[name] = {functions[callee].name for callee in called if callee in functions}
+        # `functions` has no registers, and no functions of CUDA such as vprintf.
+        self.callees[name] = {functions[callee].name for callee in called_names if callee in functions}
         for callee in self.callees[name]:
             self._callers.setdefault(callee, []).append(name)
 
     def indirect_callees(
         self, call: ptx.Call, functions: Mapping[str, ptx.Function]
     ) -> Sequence[ptx.Function]:
-        """Return the functions that a call by a pointer may reach: those with as many operands."""
+        """
+        Return the functions that a call by a pointer may reach.
+
+        Their address is taken, and they have as many results and parameters as the call.
+        """
         counts = len(call.results), len(call.arguments)
         # Aliases of a function have its name in `Function.name`, so that each function is here once.
         targets = {functions[name].name: functions[name] for name in self._address_taken()}
@@ -108,8 +119,9 @@ class CallGraph:
         Return for each function the bytes that it and its callees need, on the path of calls that needs most.
 
         Args:
-            frame_sizes: The bytes that each function needs itself.
-            recursion_size: The bytes for a recursive function with its callees, since its depth is unknown.
+            frame_sizes: The bytes that each function needs without its callees.
+            recursion_size: The bytes for each function of `recursive` with its callees, since the depth of a
+                recursion is unknown.
         """
         sizes = dict.fromkeys(self.recursive, recursion_size)
         for name in self._callees_first:
@@ -117,8 +129,9 @@ class CallGraph:
             sizes[name] = frame_sizes[name] + callee_size
         return sizes
 
-    def _sort(self) -> dict[str, None]:
-        """Return the functions that reach no cycle of calls, callees first, as the keys of a dictionary."""
+    def _sort(self) -> list[str]:
+        """Return the functions from which no call leads into a recursion, callees before their callers."""
+        # The number of callees of each function that are not in `sorted_names` yet.
         unsorted_counts = {name: len(callees) for name, callees in self.callees.items()}
         sorted_names = [name for name, count in unsorted_counts.items() if not count]
         # The loop also visits the names that it appends.
@@ -127,4 +140,4 @@ class CallGraph:
                 unsorted_counts[caller] -= 1
                 if not unsorted_counts[caller]:
                     sorted_names.append(caller)
-        return dict.fromkeys(sorted_names)
+        return sorted_names

@@ -2,8 +2,9 @@
 Check kernels as compute-sanitizer's tools do: memcheck, initcheck, racecheck and synccheck.
 
 memcheck is part of the generated code, and ends a kernel at the first wrong access. The other checks are in C
-(checks.c) and compare each access with earlier ones; this module logs their reports as warnings, prints a
-summary at the end of the process, and ends the process with EXIT_STATUS in place of 0.
+(checks.c): generated code calls them at accesses and barriers, and they collect reports. This module logs the
+reports as warnings. If there was one, the process prints a summary when it ends, and its exit status is
+EXIT_STATUS in place of 0.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _RACE, _UNINITIALISED, _DIVERGENT_BARRIER = range(3)
 # The bits of `enabled` in `struct checks` of checks.c.
 _ENABLED_BITS = {"racecheck": 1, "initcheck": 2}
 _WARP_SIZE = 32
-# The site of the second statement in reports that have only one.
+# `other_site` of a report about one statement only.
 _NO_SITE = (1 << 32) - 1
 # The fields of BlockContext whose offsets checks.c needs, in the order of its `fields`.
 _CONTEXT_FIELDS = (
@@ -56,9 +57,9 @@ class Report(ctypes.Structure):
     """
     `struct report` of checks.c: an access or a barrier at which a check failed.
 
-    `site` is the number of the statement, `thread` and `block` are linear indices, `size` is in bytes, and
-    `count` how often the same was found. The fields `other_...` are those of the earlier access of a race, or
-    of the other barrier.
+    `site` is the number of the PTX statement, `thread` and `block` are linear indices, `size` is in bytes.
+    `count` is how often the check failed there. The fields `other_...` are those of the earlier access of a
+    race, or of the other barrier. Only C uses `with_atomic`.
     """
 
     _fields_ = (
@@ -77,8 +78,9 @@ class Launch(NamedTuple):
         kernel: The name of the kernel in the source.
         grid: The number of blocks along x, y and z.
         block: The number of threads of a block along x, y and z.
-        location_of: Returns the instruction and source line of a statement, by its number.
-        name_of: Returns a name for the memory at an address, such as "parameter 'x'"; "" if it is unknown.
+        location_of: Called with the number of a statement (`site`); returns its instruction and source line.
+        name_of: Called with an address; returns a name for the memory there, such as "parameter 'x'", or ""
+            if it is unknown.
     """
 
     kernel: str
@@ -114,7 +116,7 @@ def needs_accesses(checks: Iterable[str]) -> bool:
 
 @functools.cache
 def library() -> Any:
-    """Return the C library, whose functions generated code can call."""
+    """Load the C library once, and make its functions known to generated code; return it."""
     c_library = ctypes.CDLL(str(LIBRARY))
     c_library.numba_ptxlink_checks_size.restype = ctypes.c_size_t
     c_library.numba_ptxlink_checks_reports.argtypes = ctypes.c_void_p, ctypes.c_void_p
@@ -138,7 +140,7 @@ def function_address(c_library: Any, name: str) -> int:
 
 class WorkerChecks:
     """
-    The state of the checks of one worker.
+    The state of the checks of one worker, which executes the blocks of a launch one after the other.
 
     Args:
         checks: The names of the checks.
@@ -158,7 +160,13 @@ class WorkerChecks:
             self.barrier_function = function_address(self._library, "numba_ptxlink_check_barrier")
 
     def begin(self, launch: int = 0) -> int:
-        """Begin a launch; return its number. The first worker passes 0, the others pass that number."""
+        """
+        Begin a launch; return its number.
+
+        Args:
+            launch: 0 for the first worker of a launch; for its other workers, the number that was returned
+                for the first one.
+        """
         return int(self._library.numba_ptxlink_checks_begin(self.address, self._enabled_bits, launch))
 
     def log_reports(self, launch: Launch, reported: set[tuple[Any, ...]]) -> None:
@@ -167,8 +175,8 @@ class WorkerChecks:
 
         Args:
             launch: The launch.
-            reported: The kernel, the kind and the source lines of each report that has been logged. New ones
-                are added.
+            reported: The kernel, the kind and the source lines of each report that has been logged. Those of
+                new reports are added.
         """
         reports = ctypes.POINTER(Report)()
         count = self._library.numba_ptxlink_checks_reports(self.address, ctypes.byref(reports))
@@ -187,7 +195,7 @@ class WorkerChecks:
 
 
 EXIT_STATUS = 66
-"""The exit status of a process with reports, which is that of ThreadSanitizer."""
+"""The exit status of a process with reports that would else end with 0; the same as of ThreadSanitizer."""
 _summary: list[str] = []
 
 
@@ -201,7 +209,7 @@ def _add_to_summary(message: str) -> None:
 
 
 def clear_summary() -> None:
-    """Forget the reports of this process, which then ends with its own exit status."""
+    """Forget the reports, so that the process prints no summary and keeps its own exit status."""
     if _summary:
         _summary.clear()
         library().numba_ptxlink_checks_set_exit_status(0)
@@ -260,7 +268,7 @@ def _race(report: Report, launch: Launch) -> str:
 
 
 def _divergence(report: Report, launch: Launch) -> str:
-    """Return at which barriers threads of one block wait, and what to do."""
+    """Return the text for a barrier that some threads of the block do not reach, and what to do."""
     if report.other_site == _NO_SITE:
         return (
             "the barrier opens although other threads of the block have ended; let all threads of the block "
@@ -285,6 +293,6 @@ def _in_memory(report: Report, launch: Launch) -> str:
 
 
 def _index(linear_index: int, extents: Sequence[int]) -> tuple[int, int, int]:
-    """Return the indices along x, y and z of a block or thread."""
+    """Return the indices along x, y and z of a block or thread; x is fastest in the linear index."""
     width, height, _ = extents
     return linear_index % width, linear_index // width % height, linear_index // (width * height)

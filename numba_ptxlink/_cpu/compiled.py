@@ -2,7 +2,7 @@
 Compile a PTX module to machine code, each kernel or function at its first use.
 
 A kernel is compiled with the functions that it calls. The variables of the module are compiled first, and all
-kernels share them. All code is stored in the cache.
+kernels share them. All code is stored in the cache of this package.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ class CompiledEntry(NamedTuple):
         name: The kernel or function.
         address: The address of the code that executes a block of the kernel, or that calls the function for
             each element of arrays.
-        frame_size: Bytes of the coroutine frame of a thread, None if threads never suspend.
+        frame_size: Bytes of the coroutine frame of a thread, if threads may suspend, so that the kernel is an
+            LLVM coroutine; else None.
         local_size: Bytes of local memory for each thread.
         shared_size: Bytes of static shared memory for each block.
-        access_count: The number of checked accesses.
-        fault_sites: Function and statement index of each place that can fault.
+        access_count: The number of accesses in the code that memcheck checks.
+        fault_sites: Function and statement index of each statement that can fault. A FaultRecord refers to a
+            statement by its index in this list.
     """
 
     name: str
@@ -79,7 +81,9 @@ class CompiledModule:
         if entry is None:
             with self._lock.held:
                 # Another thread may have loaded it meanwhile.
-                entry = self._entries.get(name) or self._entries.setdefault(name, self._load(name))
+                entry = self._entries.get(name)
+                if entry is None:
+                    entry = self._entries[name] = self._load(name)
         return entry
 
     def _load(self, name: str) -> CompiledEntry:
@@ -92,11 +96,12 @@ class CompiledModule:
         }
         cache_entry = cache.cached(cache.Key.of("cpu entry", key_parts), lambda: self._compile(name))
         self._code.add(cache_entry.code)
-        # Leave out `suspends`, and the metadata that the cache adds.
+        # Leave out `suspends`, which CompiledEntry has not, and the metadata that the cache adds.
         metadata = {
             field: cache_entry.meta[field] for field in CompiledEntry._fields if field in cache_entry.meta
         }
         if not cache_entry.meta["suspends"]:
+            # The executor is the function "block.NAME" of plain_block.ll, or "elementwise.NAME".
             prefix = "block" if self.symbols.functions[name].kind == "entry" else "elementwise"
             return CompiledEntry(name, self._code.address(f"{prefix}.{name}"), None, **metadata)
         if self.symbols.functions[name].kind != "entry":
@@ -104,7 +109,7 @@ class CompiledModule:
                 f"Function {name} has a barrier or a warp operation, and a direct call runs one thread; "
                 "launch a kernel that calls it."
             )
-        # The ramp of an LLVM coroutine is the function that starts it.
+        # The ramp of an LLVM coroutine is the function that starts it, or returns the size of its frame.
         frame_size = machine_code.frame_size(self._code.address(f"ramp.{name}"))
         return CompiledEntry(name, self._code.address(f"block.{name}"), frame_size, **metadata)
 
@@ -122,10 +127,10 @@ def _runtime_object() -> bytes:
 
 def _compile_common(kind: str, text: str) -> bytes:
     """
-    Return the machine code of LLVM IR that all kernels use, compiled or from the cache.
+    Return the machine code of LLVM IR that all kernels of a module use, compiled or from the cache.
 
     Args:
-        kind: The kind of the result in the cache.
+        kind: The first part of the key in the cache: "cpu runtime" or "cpu variables".
         text: The LLVM module.
     """
     key = cache.Key.of(kind, {"tool": machine_code.target(), "ir": text})

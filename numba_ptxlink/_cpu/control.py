@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from .mnemonics import Mnemonic
     from .translator import Storage, Translator
 
-# How the names of the device runtime's functions that launch kernels begin.
+# Prefixes of the names of functions with which a kernel launches kernels (dynamic parallelism).
 _DEVICE_LAUNCHES = ("cudaGetParameterBuffer", "cudaLaunchDevice", "__cudaCDP2")
 
 
 def _find_label(b: Translator, name: str) -> int:
-    """Return the index of the statement at a label, which may be in a block around the current one."""
+    """Return the index of the label *name* in the current `{ }` block, or else in the blocks around it."""
     scope: ptx.Scope | None = b.scope
     while scope is not None:
         if (scope.block, name) in b.labels:
@@ -39,7 +39,7 @@ def branch(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def branch_indexed(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `brx.idx`: branch to the label with this index in a list; trap if there is none."""
+    """Translate `brx.idx index, list`: branch to the label of the list with this index, if any, else trap."""
     targets = [_find_label(b, label) for label in b.branch_targets.get(operands[1], ())]
     if not targets:
         raise UnsupportedInstruction
@@ -53,14 +53,14 @@ def branch_indexed(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -
 
 
 def return_or_exit(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `ret` and `exit`."""
+    """Translate `ret` (branch to the end of the function) and `exit` (branch to the end of the thread)."""
     b.end_block(f"br label %{'return' if mnemonic.opcode == 'ret' else 'leave'}")
 
 
 def trap(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """Translate `trap`."""
-    # Cooperative groups read the workspace of the grid barrier, and trap if there is none. Report the reason
-    # for that, a launch that is not cooperative, rather than the trap.
+    # Cooperative groups read the address of the grid barrier's workspace, and trap if it is null, since the
+    # launch is not cooperative. Report that rather than the trap.
     if b.reads_workspace:
         b.fault_unless(
             b.emit_op("icmp ne", "i32", b.load_context_field("cooperative"), 0), Fault.NOT_COOPERATIVE
@@ -70,7 +70,7 @@ def trap(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 def call(b: Translator, parsed: ptx.Call) -> None:
     """Translate `call` of a function by name or by pointer, with values in `.param` variables."""
-    # The memory of the results and then of the arguments, in all functions below.
+    # The memory of the results, followed by that of the arguments. So is `storages` in all functions below.
     storages: list[Storage] = []
     for name in (*parsed.results, *parsed.arguments):
         storage = b.find_storage(name)
@@ -91,7 +91,7 @@ def call(b: Translator, parsed: ptx.Call) -> None:
 
 
 def _call_pointer(b: Translator, parsed: ptx.Call, storages: Sequence[Storage]) -> None:
-    """Call the function whose address is in a register: compare it with the address of each candidate."""
+    """Call the function whose address is in a register: compare it with the addresses of the candidates."""
     address, after = b.read_operand(parsed.callee, 64), b.unique_name()
     passed_sizes = [storage.size for storage in storages]
     for function in b.module.call_graph.indirect_callees(parsed, b.module.functions):
@@ -108,11 +108,17 @@ def _call_pointer(b: Translator, parsed: ptx.Call, storages: Sequence[Storage]) 
 
 
 def _declared_sizes(function: ptx.Function) -> list[int]:
-    """Return the bytes of the results and parameters of a function, at least 1 each, as in `Storage`."""
+    """Return the bytes of each result and parameter of a function; 1 if it is empty, as in `Storage`."""
     return [max(variable.size, 1) for variable in (*function.results, *function.params)]
 
 
 def _call_function(b: Translator, function: ptx.Function, storages: Sequence[Storage]) -> None:
+    """
+    Call a function of the module.
+
+    Raises:
+        UnsupportedInstruction: The call has values of other sizes than the function.
+    """
     suspends = function.name in b.module.call_graph.suspending
     if [storage.size for storage in storages] != _declared_sizes(function):
         raise UnsupportedInstruction
@@ -124,13 +130,14 @@ def _call_function(b: Translator, function: ptx.Function, storages: Sequence[Sto
 
 
 def _load_argument(b: Translator, storage: Storage) -> str:
+    """Return an argument of 64 bits, such as a pointer."""
     return b.emit_value(f"load i64, ptr {storage.pointer}, {PROGRAM_MEMORY}")
 
 
 def _print(b: Translator, storages: Sequence[Storage]) -> None:
     result, template, values = storages
     addresses = f"i64 {_load_argument(b, template)}", f"i64 {_load_argument(b, values)}"
-    # The number of printed arguments; -1 if Ctrl-C interrupted the kernel.
+    # `count` is the number of printed arguments, or -1 if Ctrl-C interrupted the kernel.
     count = b.call("ptxlink.print", "i32", "ptr %ctx", *addresses)
     b.fault_unless(b.emit_op("icmp sge", "i32", count, 0), Fault.INTERRUPTED)
     b.emit(f"store i32 {count}, ptr {result.pointer}")
@@ -140,7 +147,6 @@ def _assert(b: Translator, storages: Sequence[Storage]) -> None:
     condition, file, *_ = storages
     # For this fault, the fields `address` and `size` of the FaultRecord are the addresses of two strings.
     b.fault(Fault.ASSERT, _load_argument(b, condition), _load_argument(b, file))
-    b.begin_block(b.unique_name())
 
 
 def _allocate(b: Translator, storages: Sequence[Storage]) -> None:
@@ -156,7 +162,8 @@ def _free(b: Translator, storages: Sequence[Storage]) -> None:
 
 def _grid_handle(b: Translator, storages: Sequence[Storage]) -> None:
     result = storages[0]
-    # Code only asks for the handle of the grid. Its value is 1, or null unless the launch is cooperative.
+    # The argument selects a group of threads. Ignore it: compilers ask only for the grid. Its handle is 1 if
+    # the launch is cooperative, else null.
     handle = b.resize(b.load_context_field("cooperative"), 32, 64)
     b.emit(f"store i64 {handle}, ptr {result.pointer}")
 
@@ -166,6 +173,7 @@ def _grid_barrier(b: Translator, storages: Sequence[Storage]) -> None:
     b.fault_unless(b.emit_op("icmp ne", "i32", b.load_context_field("cooperative"), 0), Fault.NOT_COOPERATIVE)
     b.suspend(ThreadState.GRID_BARRIER)
     b.report_order(Scope.GRID)
+    # The result is cudaSuccess.
     b.emit(f"store i32 0, ptr {result.pointer}")
 
 
@@ -177,7 +185,7 @@ EXTERNAL_FUNCTIONS = {
     "cudaCGGetIntrinsicHandle": _grid_handle,
     "cudaCGSynchronize": _grid_barrier,
 }
-"""Functions of CUDA that PTX calls and no input defines, with their translations."""
+"""The translations of functions that CUDA provides: PTX calls them, and no input of a link defines them."""
 CONTROL_HANDLERS = {
     "bra": branch,
     "brx": branch_indexed,

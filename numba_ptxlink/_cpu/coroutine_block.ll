@@ -1,5 +1,7 @@
 ; The executor of a kernel that suspends: each thread is a coroutine, which the scheduler of runtime.ll resumes. First
-; start the threads of the block, or release them from the grid barrier; after a yield, only the scheduler goes on.
+; start the threads of the block, or release those that wait at the grid barrier, as %resume_mode says. The third mode,
+; for a block that has yielded to other blocks, only runs the scheduler. runtime.block_entry replaces the names that
+; begin with a dollar sign.
 
 define i32 @"block.$name"(ptr %ctx, i32 %resume_mode) {
   switch i32 %resume_mode, label %schedule [

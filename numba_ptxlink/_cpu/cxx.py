@@ -8,7 +8,7 @@ becomes a variable, too, as %v1 and %v2 in this example:
     %t2 = add i32 %t1, 5            ->    t2_ = op_add(t1_, i32(5u));
     store i32 %t2, ptr %v2                v2_ = t2_;
 
-The LLVM IR may contain `#line` directives of C++, each of which is for the instructions up to the next one.
+Before an instruction may be a `#line` directive of C++, for all instructions up to the next directive.
 """
 
 from __future__ import annotations
@@ -43,25 +43,27 @@ __all__ = [
 
 LINE_PLACEHOLDER = "#line 1 // of this file"
 """
-Stands after a function whose statements have `#line` directives of other files. The writer of the file
-replaces it by a directive with the file's own name and the number of the next line.
+Follows a function in the output whose statements have `#line` directives of other files. The writer of the
+C++ file replaces it by a directive with that file's own name and the number of the next line.
 """
-# `define internal i32 @"f.x"(i32 %a) alwaysinline {`, the body, and `}`: result type, name, parameters, body.
+# A function: `define internal i32 @"f.x"(i32 %a) alwaysinline {`, the body, and `}`. The groups are the type
+# of the result, the name, the parameters and the body.
 _DEFINITION = re.compile(rf"define internal (\w+) @({NAME})\(([^)]*)\)[\w ]*\{{\n(.*?)\n\}}", re.DOTALL)
-# `@"v.x" = global <{i32, [4 x i8]}> <{i32 5, [4 x i8] zeroinitializer}>, align 16`: name, fields, alignment.
+# A variable: `@"v.x" = global <{i32, [4 x i8]}> <{i32 5, [4 x i8] zeroinitializer}>, align 16`. The groups
+# are the name, the fields and the alignment.
 _VARIABLE = re.compile(rf"@({NAME}) = global <\{{.*?\}}> <\{{(.*)\}}>, align (\d+)")
 # Parts of a line that C++ does not need: comments, metadata, alignments, attributes, and memory orders, since
 # all atomic operations of llvm.hpp are sequentially consistent.
 _IGNORED = re.compile(r"\s*;.*|, !\w+ !\d+|, align \d+|\btail |\bnoundef | (?:seq_cst|monotonic|noreturn)\b")
-# A label to which a branch may go.
+# A label in a branch.
 _TARGET = re.compile(r"label %([\w.]+)")
 
-# Instructions. `alloca i32` is for a register, `alloca [8 x i8]` for an array.
-_ALLOCA = re.compile(r"alloca (?:(\w+)|\[(\d+) x i8\])")
-_LOAD = re.compile(r"load \w+, ptr (%[\w.]+)")
-_STORE = re.compile(r"store (atomic )?(.+)")
-_CONDITIONAL_BRANCH = re.compile(r"br i1 (.+), label %([\w.]+), label %([\w.]+)")
-_BRANCH = re.compile(r"br label %([\w.]+)")
+# Instructions. Each pattern is followed by what it matches. Registers and arrays of bytes have an `alloca`.
+_ALLOCA = re.compile(r"alloca (?:(\w+)|\[(\d+) x i8\])")  # alloca i32; alloca [8 x i8]
+_LOAD = re.compile(r"load \w+, ptr (%[\w.]+)")  # load i32, ptr %v1
+_STORE = re.compile(r"store (atomic )?(.+)")  # store i32 %t2, ptr %v2
+_CONDITIONAL_BRANCH = re.compile(r"br i1 (.+), label %([\w.]+), label %([\w.]+)")  # ..., label %x, label %y
+_BRANCH = re.compile(r"br label %([\w.]+)")  # br label %x
 
 
 class CxxFunction(NamedTuple):
@@ -112,7 +114,7 @@ def convert_variable(ir: str) -> str:
     match = _VARIABLE.fullmatch(ir)
     if match is None:
         raise NotInCxxError(ir)
-    # Fields such as "i32 5"; the last one is the rest of the variable, such as "[4 x i8] zeroinitializer".
+    # Fields such as "i32 5"; the last field is the rest of the variable, such as "[4 x i8] zeroinitializer".
     *fields, zeros = match[2].split(", ")
     content = b""
     for field in fields:
@@ -121,7 +123,8 @@ def convert_variable(ir: str) -> str:
             raise NotInCxxError(field)
         field_size = int(integer_type[1:]) // 8
         content += (int(number) % (1 << 8 * field_size)).to_bytes(field_size, "little")
-    size = len(content) + int(zeros[1:].partition(" ")[0])
+    zero_count = int(zeros[1:].partition(" ")[0])  # The 4 of "[4 x i8] zeroinitializer".
+    size = len(content) + zero_count
     # C++ sets the bytes after those in the initialiser to zero.
     numbers = ",".join(map(str, content.rstrip(b"\0"))) or "0"
     return f"alignas({match[3]}) unsigned char {symbol_name(match[1])}[{size}] = {{{numbers}}};"
@@ -141,8 +144,9 @@ class _Statements:
         # The latest `#line` directive of the LLVM IR, "" without one.
         self._line_directive = ""
         self._array_declarations: list[str] = []
-        # The types of registers' memory, by names in LLVM IR, and of variables, by names in C++.
+        # The type of each PTX register, by the name of its memory in LLVM IR, such as "%v1".
         self._register_types: dict[str, str] = {}
+        # The type of each variable in C++, by name, such as "v1_" and "t1_".
         self._variable_types: dict[str, str] = {}
 
     def add_body(self, body: str) -> None:
@@ -156,6 +160,7 @@ class _Statements:
         for name, lines in blocks.items():
             if name in reachable:
                 if name != "entry":
+                    # A label needs a statement after it: the semicolon is an empty one.
                     self._lines.append(f"{local_name(name)}:;")
                 for line in lines:
                     if line.startswith("#line "):
@@ -167,7 +172,11 @@ class _Statements:
                     self._add_instruction(line)
 
     def to_text(self) -> str:
-        """Return all statements in braces, after the declarations of variables."""
+        """
+        Return all statements in braces, and LINE_PLACEHOLDER after them if they have `#line` directives.
+
+        The declarations of all variables come first, since no `goto` of C++ may jump over an initialisation.
+        """
         names_by_type: dict[str, list[str]] = {}
         for name, cxx_type in self._variable_types.items():
             names_by_type.setdefault(cxx_type, []).append(name)
@@ -190,19 +199,21 @@ class _Statements:
             self._lines.append(self._end_block(line))
 
     def _declare(self, name: str, cxx_type: str) -> str:
-        """Declare a variable for a value of LLVM IR; return its name in C++."""
+        """Declare a variable for a value or register of LLVM IR, if it has none; return its name in C++."""
         self._variable_types[local_name(name)] = cxx_type
         return local_name(name)
 
     def _expression(self, text: str) -> Expression:
+        """Convert an instruction that has a value; add the symbols that it uses."""
         result = convert_instruction(text)
         self.uses |= result.uses
         return result
 
     def _join_values(self, *operands: Operand) -> str:
-        result = join_values(list(operands))
-        self.uses |= result.uses
-        return result.text
+        """Return operands in C++, separated by commas; add the symbols that they use."""
+        text, uses = join_values(list(operands))
+        self.uses |= uses
+        return text
 
     def _assign(self, name: str, text: str) -> None:
         """Add the instruction *text*, whose value has the name *name* in LLVM IR."""
@@ -246,6 +257,7 @@ def _split_blocks(body: str) -> dict[str, list[str]]:
     blocks: dict[str, list[str]] = {}
     name = "entry"
     for text in body.split("\n"):
+        # The name of the file in a directive may contain characters that _IGNORED matches.
         line = text.strip() if text.startswith("  #line ") else _IGNORED.sub("", text).strip()
         if line.endswith(":"):
             name = line[:-1]

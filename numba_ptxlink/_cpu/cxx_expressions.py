@@ -52,7 +52,7 @@ class Expression(NamedTuple):
     An expression in C++.
 
     Args:
-        type: The type of the value, "" for a list of values.
+        type: The type of the value, such as "i32".
         text: The expression.
         uses: The global symbols that the expression uses, by their names in LLVM IR.
     """
@@ -84,7 +84,7 @@ def symbol_name(name: str) -> str:
 
 
 def local_name(name: str) -> str:
-    """Return the name in C++ of a value or label; its last underscore keeps it from being a keyword."""
+    """Return the name in C++ of a value or label, "t1_" for "%t1"; the last "_" avoids keywords of C++."""
     return f"{name.lstrip('%').replace('.', '_')}_"
 
 
@@ -129,7 +129,7 @@ def convert_instruction(text: str) -> Expression:
     if match := _SELECT_OR_CMPXCHG.fullmatch(text):
         operands = parse_operands(match[2])
         value_type = operands[-1].type
-        # The result of cmpxchg is a pair, of which extractvalue takes a part.
+        # The result of cmpxchg is a pair, whose members are read by extractvalue.
         result_type = f"exchanged<{value_type}>" if match[1] == "cmpxchg" else value_type
         return _call_prelude(result_type, f"op_{match[1]}", operands)
     if match := _CAST.fullmatch(text):
@@ -145,18 +145,18 @@ def convert_instruction(text: str) -> Expression:
     raise NotInCxxError(text)
 
 
-def join_values(passed: list[Operand]) -> Expression:
-    """Return operands, separated by commas, with the symbols that they use."""
-    parts = [_convert_value(operand) for operand in passed]
-    return Expression("", ", ".join(part.text for part in parts), set().union(*(part.uses for part in parts)))
+def join_values(operands: list[Operand]) -> tuple[str, set[str]]:
+    """Return operands in C++, separated by commas, and the global symbols that they use."""
+    parts = [_convert_value(operand) for operand in operands]
+    return ", ".join(part.text for part in parts), set().union(*(part.uses for part in parts))
 
 
 def _call_prelude(result_type: str, function: str, operands: list[Operand]) -> Expression:
     """Return a call of a function of `llvm.hpp`, such as "op_add" or "op_zext<i32>"."""
     if function.partition("<")[0] not in _prelude_functions():
         raise NotInCxxError(function)
-    arguments = join_values(operands)
-    return Expression(result_type, f"{function}({arguments.text})", arguments.uses)
+    arguments, uses = join_values(operands)
+    return Expression(result_type, f"{function}({arguments})", uses)
 
 
 def _call_function(result_type: str, name: str, arguments: str) -> Expression:
@@ -169,8 +169,8 @@ def _call_function(result_type: str, name: str, arguments: str) -> Expression:
             # The result type of llvm.fptosi.sat and llvm.fptoui.sat does not follow from the operand.
             function = f"{function}<{result_type}>"
         return _call_prelude(result_type, function, operands)
-    values = join_values(operands)
-    return Expression(result_type, f"{symbol_name(name)}({values.text})", values.uses | {name.strip('"')})
+    values, uses = join_values(operands)
+    return Expression(result_type, f"{symbol_name(name)}({values})", uses | {name.strip('"')})
 
 
 def _convert_value(operand: Operand) -> Expression:

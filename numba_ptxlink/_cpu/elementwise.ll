@@ -1,6 +1,7 @@
 ; The executor of a device function: call it for the elements of arrays from the index %begin up to %end, exclusive.
 ; %arrays has the address and the stride in bytes of each array. The function returns 0 (%end_code) unless the thread
-; exits early, perhaps by a fault. runtime.elementwise_entry replaces the names that begin with a dollar sign.
+; exits early, perhaps by a fault. A fault ends the loop. runtime.elementwise_entry replaces the names that begin with a
+; dollar sign.
 
 define i32 @"elementwise.$name"(ptr %ctx, ptr %arrays, i64 %begin, i64 %end) {
 entry:

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
     from .symbols import Symbols
 
-    # The name of a variable of the module; for a variable inside of a function, the function and the name.
+    # The name of a variable of the module, or for a variable inside of a function: the function and its key.
     SharedName = str | tuple[str, ptx.Register]
 
+# Each shared variable begins at a multiple of this: the size of the largest access to shared memory.
 _ALIGNMENT_BYTES = 16
 # A placeholder for the address of dynamic shared memory, until the size of the static part is known.
 _DYNAMIC_ADDRESS = "$dynamic_shared"
@@ -40,6 +41,7 @@ class SharedLayout:
 
     def address(self, name: SharedName, variable: ptx.Variable) -> str:
         """Return the address of a variable; for a dynamic one a placeholder, which `resolve` replaces."""
+        # A dynamic variable has no size: `.extern .shared .b8 x[];`.
         if not variable.size:
             return _DYNAMIC_ADDRESS
         if name not in self._addresses:
@@ -49,11 +51,15 @@ class SharedLayout:
 
     @property
     def size(self) -> int:
-        """Bytes of static shared memory, up to the beginning of the dynamic part."""
+        """Bytes of static shared memory so far, up to the beginning of the dynamic part."""
         return _align(self._end, _ALIGNMENT_BYTES) - SHARED_START
 
     def resolve(self, text: str) -> str:
-        """Return *text*, LLVM IR, with the address of dynamic shared memory in place of its placeholder."""
+        """
+        Return *text*, LLVM IR, with the address of dynamic shared memory in place of its placeholder.
+
+        Call this when all functions are translated, since the address depends on the size of the static part.
+        """
         return text.replace(_DYNAMIC_ADDRESS, str(SHARED_START + self.size))
 
 
@@ -69,8 +75,9 @@ class EntryModule:
     Args:
         symbols: The symbols of the PTX module.
         entry: The name of the kernel or function.
-        checks_accesses: Whether accesses to memory are checked.
-        reports_accesses: Whether each access, and each barrier that a thread passes, is reported.
+        checks_accesses: Whether accesses to memory are checked (memcheck).
+        reports_accesses: Whether each access, and each barrier that a thread passes, is reported to racecheck
+            and initcheck.
 
     Attributes:
         functions: The functions of the PTX module with a body, by their names and aliases.
@@ -80,8 +87,8 @@ class EntryModule:
             statement by its index in this list.
         access_count: The number of checked accesses so far.
         shared: The layout of shared memory.
-        shared_variables: Variables in shared memory. The translation of a function adds those that it
-            declares.
+        shared_variables: Variables in shared memory: those of the module, and those that the functions
+            translated so far declare.
     """
 
     def __init__(
@@ -98,8 +105,8 @@ class EntryModule:
         self.shared_variables.update(symbols.shared)
         self._symbols = symbols
 
-    def fault_site(self, function: str, statement_index: int) -> int:
-        """Return a new number for a statement of a function that can fault."""
+    def add_fault_site(self, function: str, statement_index: int) -> int:
+        """Add a statement of a function to `fault_sites`; return its index there."""
         self.fault_sites.append((function, statement_index))
         return len(self.fault_sites) - 1
 
@@ -111,14 +118,18 @@ class EntryModule:
 
     def constant_base(self) -> str:
         """
-        Return the address of any variable in constant memory; the others are less than 2 GiB away from it.
+        Return the address of any variable in constant memory, from which addresses of others are restored.
+
+        Addresses in 32-bit registers lack their upper bits. All variables are in one object of machine code,
+        less than 2 GiB apart, so that these bits follow from the address of any variable.
 
         Raises:
             UnsupportedInstruction: The module has no variable in constant memory.
         """
-        variables = self._symbols.variables
-        constants = (name for name, variable in variables.items() if variable.memory == "const")
-        return self.symbol_address(next(constants, ""))
+        for name, variable in self._symbols.variables.items():
+            if variable.memory == "const":
+                return self.symbol_address(name)
+        raise UnsupportedInstruction
 
     def symbol_address(self, name: SharedName) -> str:
         """
@@ -130,6 +141,7 @@ class EntryModule:
         if name in self.shared_variables:
             return self.shared.address(name, self.shared_variables[name])
         if not isinstance(name, str):
+            # A variable inside of a function is in shared memory, or in a `Storage` of the translator.
             raise UnsupportedInstruction
         if name in self._symbols.variables:
             self.global_values[f"v.{name}"] = self._symbols.declaration(name)

@@ -1,8 +1,8 @@
 """
 Make a DeviceFaultError of the FaultRecord that generated code fills when a thread cannot continue.
 
-The record has the kind of the fault, the statement, and the address and the size of an access. The error also
-names the PTX instruction, the source line, the block, the thread, and the array nearest to the address:
+The record has the kind of the fault, the number of the PTX statement, and for an access the address and size.
+The error also names the PTX instruction, the source line, the block, the thread, and the nearest array:
 
     udfs.py:20: error: saxpy, block (0, 0, 0), thread (10, 0, 0): 4 bytes at 0x7f28 are out of bounds, 0 bytes
     past the end of parameter 'x' (40 bytes); check the index and the array.
@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 _FILE_DIRECTIVE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
 # Symbols that numba-cuda and numba-cuda-mlir give to arrays in constant memory, which have no name in Python.
 _CONSTANT_ARRAY = re.compile(r"_cudapy_cmem\b.*|constant_array_\d+")
+# The message has a longer instruction, such as a call with many operands, only up to this length.
 _MAX_INSTRUCTION_CHARS = 1000
 # The message names the nearest array, unless it is further away than this.
 _MAX_DISTANCE_BYTES = 1 << 20
-# Added to the message of an access if no array is near.
+# Added to the message of an access out of bounds if no array is near.
 _UNKNOWN_MEMORY = (
     ". A pointer that is read from a struct or an array has to refer to memory of an argument, or of the CPU "
     "device (numba_ptxlink.use_cpu()); pass checks=False for a pointer to other memory"
@@ -65,7 +66,7 @@ _FAULT_MESSAGES = {
     Fault.NOT_COOPERATIVE: "the kernel synchronises its grid, but the launch is not cooperative; pass "
     "cooperative=True.",
 }
-# The CUresult of a kind of fault on a GPU, if it is not _LAUNCH_FAILED.
+# The CUresult that a GPU has for a kind of fault; _LAUNCH_FAILED for the kinds that are not listed.
 _CUDA_ERRORS = {
     Fault.ACCESS: 700,  # CUDA_ERROR_ILLEGAL_ADDRESS
     Fault.READ_ONLY: 700,
@@ -74,7 +75,7 @@ _CUDA_ERRORS = {
     Fault.ASSERT: 710,  # CUDA_ERROR_ASSERT
     Fault.STACK_OVERFLOW: 714,  # CUDA_ERROR_HARDWARE_STACK_ERROR
     Fault.MISALIGNED: 716,  # CUDA_ERROR_MISALIGNED_ADDRESS
-    # A GPU has no such faults. A program can go on after this error, unlike after the others.
+    # A GPU has no such faults. CUDA is usable after error 801, unlike after the others.
     Fault.UNSUPPORTED: 801,  # CUDA_ERROR_NOT_SUPPORTED
     Fault.UNDEFINED_FUNCTION: 801,
 }
@@ -109,9 +110,9 @@ class SourceLocation(NamedTuple):
     An instruction, with its place in the source.
 
     Args:
-        instruction: The text of the instruction, "" if there is none.
-        file: The file that the last `.loc` directive before it names, "" without one.
-        line: The line of that directive, 0 without one.
+        instruction: The text of the instruction; "" if the function has none at or after the statement.
+        file: The file of the last `.loc` directive before the instruction; "" if there is none.
+        line: The line of that directive; 0 if there is none.
     """
 
     instruction: str
@@ -144,6 +145,7 @@ def fault_error(
     kernel = written_name(launched)
     text = f"{kernel}{callee}, block {block}, thread {thread}: {message}\n    {instruction}"
     # Compilers give line 0 to an instruction of several lines, such as one trap for all checks of a function.
+    # For such an instruction, the message names only the file.
     location = f"{file}:{line}" if line else file
     return DeviceFaultError(
         with_location(location, text),
@@ -170,13 +172,14 @@ def source_files(module: ptx.Module) -> dict[str, str]:
 
 
 def find_location(module: ptx.Module, function: str, statement_index: int) -> SourceLocation:
-    """Return the instruction and the source line of the statement of *function* with an index."""
+    """Return the instruction and the source line of a statement, by its index in the body of *function*."""
     file_number, line = "", "0"
     for index, candidate in enumerate(_find_body(module, function)):
         if isinstance(candidate, ptx.Directive) and candidate.keyword == "loc":
             # `.loc 1 20 5`: the file, the line, the column.
             _, file_number, line, *_ = candidate.text.split()
-        # A stack overflow is found where a function begins: report the first instruction after that.
+        # The statement of a stack overflow is the first of a function, which may be a declaration: report the
+        # first instruction after it.
         if index >= statement_index and isinstance(candidate, ptx.Instruction):
             instruction = " ".join(str(candidate).split())[:_MAX_INSTRUCTION_CHARS]
             return SourceLocation(instruction, source_files(module).get(file_number, ""), int(line))
@@ -191,7 +194,7 @@ def _find_body(module: ptx.Module, name: str) -> Sequence[ptx.Statement]:
 def _thread_index(worker: Worker) -> tuple[int, int, int]:
     """Return threadIdx; for a call of a device function, (index of the array element, 0, 0)."""
     thread, (width, height, _) = worker.context.current_thread, worker.context.ntid
-    # Only a kernel has a parameter buffer.
+    # Each kernel has a parameter buffer, even one without parameters; for a call, the address is null.
     if not worker.context.params:
         return thread, 0, 0
     return thread % width, thread // width % height, thread // (width * height)
@@ -199,9 +202,10 @@ def _thread_index(worker: Worker) -> tuple[int, int, int]:
 
 def _undefined_message(module: ptx.Module, function: str, statement_index: int) -> str:
     """Return why the call at a statement of *function* reaches no function, and the cure."""
-    instruction = _find_body(module, function)[statement_index]
-    callee = ptx.parse_call(instruction).callee if isinstance(instruction, ptx.Instruction) else "%"
-    if callee.startswith("%"):
+    call = _find_body(module, function)[statement_index]
+    callee = ptx.parse_call(call).callee if isinstance(call, ptx.Instruction) else ""
+    # A register, such as %rd1, contains a pointer.
+    if not callee or callee.startswith("%"):
         return (
             "the called pointer is not the address of a function with these parameters; correct the pointer, "
             "or link the file that defines the function"
@@ -213,18 +217,27 @@ def _undefined_message(module: ptx.Module, function: str, statement_index: int) 
 
 
 def _fault_message(worker: Worker, instruction: str, undefined: str) -> str:
-    """Return the cause and the cure; *undefined* is the message of `Fault.UNDEFINED_FUNCTION`."""
+    """
+    Return the cause and the cure.
+
+    Args:
+        worker: The worker that executed the instruction.
+        instruction: The text of the instruction.
+        undefined: The cause and the cure for `Fault.UNDEFINED_FUNCTION`; "" for another fault.
+    """
     record = worker.fault_record
     kind, address, size, opcode = Fault(record.kind), record.address, record.size, _opcode(instruction)
     if kind == Fault.ASSERT:
-        # Here, the fields are the addresses of two strings.
+        # For an assertion, the fields are the addresses of two C strings.
         return _FAULT_MESSAGES[kind].format(condition=c_string_at(address), file=c_string_at(size))
     regions, nearest, unknown = worker.regions_near(address), "", ""
-    # `cp.async.ca.shared.global` may fault in global memory, too.
+    # `cp.async.ca.shared.global` accesses shared and global memory: take its address for a global one.
     if kind == Fault.ACCESS and ".shared" in opcode and ".global" not in opcode:
         nearest = f", in shared memory ({worker.context.shared_size} bytes)"
+    # Local memory has no arrays of the caller.
     elif kind == Fault.ACCESS and ".local" not in opcode:
         if ".const" in opcode:
+            # Constant memory is read-only.
             regions = [region for region in regions if not region.writable]
         nearest = _nearest_region(address, regions)
         unknown = "" if nearest else _UNKNOWN_MEMORY
@@ -240,26 +253,27 @@ def _fault_message(worker: Worker, instruction: str, undefined: str) -> str:
 
 
 def _opcode(instruction: str) -> str:
-    """Return the opcode with its modifiers: the first word after a guard such as `@%p1`, or after a `{`."""
+    """Return the opcode with its modifiers: the first word but for a guard such as `@%p1`, or a `{`."""
     return next((word for word in instruction.split() if word[0] not in "@{"), "")
 
 
 def _unsupported_feature(opcode: str) -> str:
-    """Return the feature of GPUs that an instruction belongs to."""
+    """Return the feature of GPUs that an instruction belongs to; "this instruction" if it is not listed."""
     features = (name for prefixes, name in _UNSUPPORTED_FEATURES.items() if opcode.startswith(prefixes))
     return next(features, "this instruction")
 
 
 def _nearest_region(address: int, regions: Iterable[Region]) -> str:
     """Return ", 8 bytes past the end of parameter 'x' (48 bytes)"; "" if no region is near *address*."""
+    # The distance to the nearer end of each region; it is negative if *address* is inside of the region.
     distances = [
         (max(region.address - address, address - region.end), region) for region in regions if region.size
     ]
     distance, region = min(distances, key=lambda pair: pair[0], default=(_MAX_DISTANCE_BYTES, None))
     if region is None or distance >= _MAX_DISTANCE_BYTES:
         return ""
-    # The access begins inside of the region.
     if distance < 0:
+        # An access that begins inside of a region faults because it ends after the region.
         return f", the last of them past the end of {region.name} ({region.size} bytes)"
     side = "before" if address < region.address else "past the end of"
     return f", {distance} bytes {side} {region.name} ({region.size} bytes)"

@@ -42,7 +42,8 @@ _HANDLERS = {
     **WARP_MATRIX_HANDLERS,
     **CONTROL_HANDLERS,
 }
-# The numbers of operands that an opcode may have; from 2 to 5 for an opcode that is not listed.
+# The numbers of operands that an opcode may have: none for `range(1)`, 1 or 2 for `range(1, 3)`. An opcode
+# that is not listed may have from 2 to 5.
 _OPERAND_COUNTS = {
     **dict.fromkeys(("ret", "exit", "trap", "griddepcontrol"), range(1)),
     **dict.fromkeys(("bra", "activemask", "stacksave", "stackrestore"), range(1, 2)),
@@ -70,7 +71,8 @@ query:
   ret i64 %size
 begun:
   %handle = call ptr @llvm.coro.begin(token %identity, ptr %memory)"""
-# The result type at {END} depends on LLVM's release; `machine_code` fills it in.
+# Return the address of the frame. The result type at {END} depends on LLVM's release; `machine_code` fills it
+# in.
 _COROUTINE_END = """call {END} @llvm.coro.end(ptr %handle, i1 false, token none)
   %address = ptrtoint ptr %handle to i64
   ret i64 %address"""
@@ -86,7 +88,7 @@ class Translation(NamedTuple):
         local_size: Bytes of local memory for each thread.
         shared_size: Bytes of static shared memory for each block.
         access_count: The number of checked accesses; each has an entry of 16 bytes in the region cache.
-        fault_sites: Function and statement index of each place that can fault.
+        fault_sites: Function and statement index of each statement that can fault.
     """
 
     text: str
@@ -101,9 +103,12 @@ def param_offsets(params: Sequence[ptx.Variable]) -> list[int]:
     """Return the offset of each parameter of a kernel in its parameter buffer, in bytes."""
     offsets, end = [], 0
     for variable in params:
+        # Without `.align`, a parameter has the alignment of its type.
         alignment = variable.param.align or variable.bits // 8 or 1
+        # Round `end` up to a multiple.
         offset = -(-end // alignment) * alignment
         offsets.append(offset)
+        # As in `Storage`, an empty parameter has one byte.
         end = offset + max(variable.size, 1)
     return offsets
 
@@ -147,9 +152,9 @@ def translate(symbols: Symbols, entry: str, *, checks: Collection[str]) -> Trans
 
 def declared_local_size(symbols: Symbols, entry: str) -> int:
     """
-    Return the bytes of the local variables that the PTX of a kernel and of its callees declares.
+    Return the bytes of the local variables that a kernel and its callees declare, as a GPU would need them.
 
-    Only the functions on one path of calls count: the path whose variables are largest.
+    Only the functions on one path of calls count: the path whose variables have most bytes.
     """
     graph = CallGraph(symbols.functions, entry, lambda: symbols.address_taken)
     declared = {
@@ -193,6 +198,7 @@ def _translate_function(module: EntryModule, function: ptx.Function) -> tuple[st
         top, limit = (b.emit_value(f"ptrtoint ptr {pointer} to i64") for pointer in ("%top", "%limit"))
         b.fault_unless(b.emit_op("icmp ule", "i64", top, limit), Fault.STACK_OVERFLOW)
     translate_body(b, body)
+    # The blocks below are the targets of `ret`, of `exit` and faults ("leave"), and of suspensions.
     b.begin_block("return")
     if is_coroutine:
         b.begin_block("leave")
@@ -200,8 +206,8 @@ def _translate_function(module: EntryModule, function: ptx.Function) -> tuple[st
         b.begin_block("suspended")
         b.end_block(_COROUTINE_END)
     else:
-        # The result tells the caller (`Translator.call_function`) how to go on. 0: the function has returned.
-        # 1: the thread ends. 2: the thread suspends.
+        # The result is for the caller, as in `Translator.call_function`. 0: the function has returned. 1: the
+        # thread ends. 2: the thread suspends.
         b.end_block("ret i8 0")
         b.begin_block("leave")
         b.end_block("ret i8 1")
@@ -212,7 +218,7 @@ def _translate_function(module: EntryModule, function: ptx.Function) -> tuple[st
 
 
 def find_labels(body: Sequence[tuple[int, ptx.Statement, ptx.Scope]]) -> dict[tuple[int, str], int]:
-    """Return the index of each label's statement, by the number of the `{ }` block around it and its name."""
+    """Return the statement index of each label, by the number of the `{ }` block around it and its name."""
     return {
         (scope.block, statement.name): index
         for index, statement, scope in body
@@ -222,6 +228,7 @@ def find_labels(body: Sequence[tuple[int, ptx.Statement, ptx.Scope]]) -> dict[tu
 
 def translate_body(b: Translator, body: Sequence[tuple[int, ptx.Statement, ptx.Scope]]) -> None:
     """Translate the statements of a function, each of which comes with its index and its scope."""
+    # The registers whose NaNs `b` has to give the bits that a GPU computes.
     b.origins = nan_bits.find_origins(body)
     latest_label = ""
     for index, statement, scope in body:
@@ -236,12 +243,13 @@ def translate_body(b: Translator, body: Sequence[tuple[int, ptx.Statement, ptx.S
             b.source_location = statement
         elif isinstance(statement, ptx.Declaration):
             for variable in statement.variables:
-                # A key like that of a register in this scope, but without a type.
+                # The key of the variable: a register of this scope without a type.
                 register = ptx.Register(scope.block, variable.name, "")
                 if variable.space in ("local", "param"):
                     b.declare(register, variable)
                 elif variable.space == "shared":
                     b.module.shared_variables[b.function.name, register] = variable
+        # After a branch or a return, no thread reaches the instructions before the next label.
         elif isinstance(statement, ptx.Instruction) and b.block_is_open:
             b.emit_source_location()
             _translate_instruction(b, statement)
@@ -250,7 +258,7 @@ def translate_body(b: Translator, body: Sequence[tuple[int, ptx.Statement, ptx.S
 def _translate_instruction(b: Translator, instruction: ptx.Instruction) -> None:
     """Translate an instruction. If the CPU does not support it, it becomes a fault at run time."""
     mnemonic = parse_mnemonic(instruction.mnemonic)
-    begin, skip_label = len(b.lines), ""
+    first_line, skip_label = len(b.lines), ""
     try:
         if instruction.guard:
             # Branch around the instruction if the predicate of a guard such as `@%p1` or `@!%p1` is false.
@@ -258,7 +266,7 @@ def _translate_instruction(b: Translator, instruction: ptx.Instruction) -> None:
             predicate = b.read_operand(instruction.guard[1:].strip(), 1)
             b.cond_branch(predicate, run_label, skip_label)
             b.begin_block(run_label)
-            begin = len(b.lines)
+            first_line = len(b.lines)
         if mnemonic.opcode == "call":
             call(b, ptx.parse_call(instruction))
         elif len(instruction.operands) not in _OPERAND_COUNTS.get(mnemonic.opcode, range(2, 6)):
@@ -266,8 +274,8 @@ def _translate_instruction(b: Translator, instruction: ptx.Instruction) -> None:
         else:
             _HANDLERS.get(mnemonic.opcode, compute)(b, mnemonic, instruction.operands)
     except UnsupportedInstruction:
-        # Delete the lines that the handler has added before it raised the exception.
-        del b.lines[begin:]
+        # Delete the lines that the handler has added before it raised the exception, perhaps with a branch.
+        del b.lines[first_line:]
         b.block_is_open = True
         b.fault(Fault.UNDEFINED_FUNCTION if mnemonic.opcode == "call" else Fault.UNSUPPORTED)
     if skip_label:

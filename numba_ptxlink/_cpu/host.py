@@ -1,7 +1,7 @@
 """
-Launch PTX kernels on the CPU, without the manifest in which exports describe parameters; read NumPy arrays.
+Launch PTX kernels on the CPU, with arguments of which only the sizes can be checked, as PTX has no types.
 
-The memory of each array argument becomes a region that the kernel may access.
+The memory of each NumPy array among the arguments becomes a region, which the kernel may access.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def as_numpy(value: Any) -> Any:
 
 def array_region(array: Any, name: str) -> Region:
     """
-    Return the memory of a NumPy array, from its lowest to its highest element.
+    Return the memory of a NumPy array as a region, from the lowest to the highest address of its elements.
 
     Args:
         array: The array.
@@ -122,10 +122,10 @@ def _pack_argument(value: Any, size: int, name: str, regions: list[Region]) -> b
         value: The argument.
         size: The bytes of the parameter.
         name: The name of the argument in errors.
-        regions: The memory of an array is added here.
+        regions: The list to which the memory of an array is added.
 
     Raises:
-        ValueError: The argument does not fit the parameter. The message goes on after "argument 1".
+        ValueError: The argument does not fit the parameter. The message has no subject, as in `as_numpy`.
     """
     if value is None and size == _POINTER_BYTES:
         # A null pointer.
@@ -135,15 +135,16 @@ def _pack_argument(value: Any, size: int, name: str, regions: list[Region]) -> b
     dtype = getattr(value if array is None else array, "dtype", None)
     if getattr(dtype, "hasobject", False) or not getattr(dtype, "isnative", True):
         raise ValueError("has Python objects, or another byte order than the CPU; pass a converted copy")
-    # A parameter of the size of a pointer gets the address of the array, also of one without dimensions, as
-    # CuPy does. Otherwise an array without dimensions is passed as a number: its bytes are copied below.
+    # A parameter of the size of a pointer gets the address of the array, as in CuPy even if the array has no
+    # dimensions. For a parameter of another size, such an array is a number: its bytes are copied below.
     if array is not None and (array.shape or size == _POINTER_BYTES):
         if size == _POINTER_BYTES and not array.flags.forc:
             raise ValueError("is not contiguous; pass numpy.ascontiguousarray(x)")
         regions.append(array_region(array, name))
-        # An array_view consists of the pointer, the extents, and the strides in bytes.
+        # An array_view consists of the pointer, the extents, and the strides in bytes; 8 bytes each.
         view = struct.pack(f"<Q{2 * array.ndim}q", array_address(array), *array.shape, *array.strides)
         if size in {_POINTER_BYTES, len(view)}:
+            # All of the array_view, or its first 8 bytes: the pointer.
             return view[:size]
         raise ValueError(
             f"is an array of {array.ndim} dimensions, which fits a pointer ({_POINTER_BYTES} bytes) or an "

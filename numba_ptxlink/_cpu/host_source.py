@@ -1,9 +1,9 @@
 """
 Translate PTX functions to C++ for any host compiler, so that host code can call them.
 
-The translator is that of the CPU device, but without checks and without a launch: a trap aborts the process,
-and local variables are on the C stack. A function that needs a launch, such as for a thread index or a
-barrier, is not translated; the reason is returned in its place.
+The C++ is called the host version of a function. It is made of the LLVM IR that runs kernels on the CPU, but
+without checks and without a launch: a trap aborts the process, and local variables are on the C stack. A
+function that needs a launch, such as for a thread index or a barrier, has no host version, but a reason.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .entry_module import SharedName
     from .runtime import ThreadState
 
-# Functions of CUDA's device runtime that a host version cannot call, each with the reason and the cure.
+# Functions that CUDA provides on a device and a host version cannot call, each with the reason and the cure.
 _REFUSED_FUNCTIONS = {
     "vprintf": "it prints; print in the caller",
     "malloc": "it allocates memory of the device; pass a pointer to memory",
@@ -50,8 +50,8 @@ class HostSource(NamedTuple):
 
     Args:
         text: The definitions, for a namespace of their own.
-        names: The name of the C++ function for each symbol. The function takes a pointer to the result and a
-            pointer to each parameter.
+        names: The name of the C++ function for each symbol. The function returns nothing; it takes a pointer
+            to the result, if it has one, and a pointer to each parameter.
         reasons: The reason and the cure for each symbol without a host version.
     """
 
@@ -66,7 +66,7 @@ def translate(ptx_text: str, names: Iterable[str]) -> HostSource:
 
     Args:
         ptx_text: The text of the module.
-        names: The symbols of the functions to translate.
+        names: The symbols of the functions to translate, which the module has to define.
     """
     program = _HostProgram(ptx.parse(ptx_text))
     functions: dict[str, cxx.CxxFunction] = {}
@@ -102,7 +102,7 @@ class _HostProgram:
 
     def __init__(self, module: ptx.Module) -> None:
         self._symbols, self._source_files = Symbols(module), source_files(module)
-        # Functions that the translations of instructions call, in LLVM IR by name.
+        # Functions of LLVM IR that the translations of instructions call, by name.
         self._helpers = cxx.split_functions(runtime.read_ir("program.ll"))
         # The C++ of each translated function, or the reason why it has none.
         self._translated: dict[str, cxx.CxxFunction | NoHostVersionError] = {}
@@ -122,10 +122,16 @@ class _HostProgram:
         return definitions
 
     def _add(self, module: _HostModule, name: str, definitions: _Definitions) -> None:
-        """Add a function of the module, and the functions and variables that it uses, to *definitions*."""
+        """
+        Add a function of the module, and the functions and variables that it uses, to *definitions*.
+
+        Raises:
+            NoHostVersionError: The function, or one that it calls, has no host version.
+        """
         function = self._translate_once(module, name)
         definitions.functions[f"f.{name}"] = function
-        # In LLVM IR, "f.x" is the function x, and "v.x" the variable x; others are helpers of program.ll.
+        # In LLVM IR, "f.x" is the function x of the PTX, and "v.x" its variable x. Other symbols are helpers
+        # of program.ll, but for `abort` of the C library.
         for symbol in sorted(function.uses - definitions.functions.keys() - {"abort"}):
             prefix, _, ptx_name = symbol.partition(".")
             if prefix == "v":
@@ -155,6 +161,7 @@ class _HostProgram:
             ) from error
 
     def _translate_once(self, module: _HostModule, name: str) -> cxx.CxxFunction:
+        """Return the C++ of a function, or raise its NoHostVersionError; translate it at the first call."""
         if name not in self._translated:
             try:
                 self._translated[name] = _convert_function(module.translate(name))
@@ -182,7 +189,7 @@ class _HostModule(EntryModule):
     Translates an exported function and the functions that it calls to LLVM IR for the host.
 
     Attributes:
-        source_files: The source files by their numbers in `.loc` directives.
+        source_files: The source files by their numbers in `.loc` directives. Set it before `translate`.
     """
 
     source_files: Mapping[str, str]
@@ -196,6 +203,7 @@ class _HostModule(EntryModule):
         b.begin_block("return")
         b.end_block("ret void")
         b.begin_block("leave")
+        # The PTX instruction `exit` ends a thread, of which a host version has none.
         b.abort()
         params = ", ".join(f"ptr {pointer}" for pointer in b.pointers)
         return b.to_text(f'internal void @"f.{name}"({params})')
@@ -226,6 +234,7 @@ class _HostTranslator(Translator):
 
     def emit_source_location(self) -> None:
         """Add a `#line` directive with the line of the source, for debuggers and sanitizers."""
+        # The module always is a _HostModule; the test is for type checkers.
         if self.source_location and isinstance(self.module, _HostModule):
             # `.loc 1 20 5`: the file, the line, the column.
             _, file_number, line, *_ = self.source_location.text.split()
@@ -270,6 +279,7 @@ class _HostTranslator(Translator):
 
     def fault(self, kind: Fault, address: str = "0", size: int | str = 0) -> None:
         """Add the end of the process at a fault; raise NoHostVersionError for a fault that needs a GPU."""
+        # `_check_callees` has checked all calls by name.
         if kind == Fault.UNDEFINED_FUNCTION:
             raise NoHostVersionError("it calls a function through a pointer; call the function by its name")
         if kind not in _ABORTING_FAULTS:

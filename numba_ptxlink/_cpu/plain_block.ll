@@ -1,6 +1,7 @@
 ; The executor of a kernel that never suspends: run the threads of a block one after the other, x fastest, then y and z.
 ; %thread is the linear index. The kernel's function returns 0 (%end_code) unless the thread exits early, perhaps by a
-; fault. runtime.block_entry replaces the names that begin with a dollar sign.
+; fault. A fault ends the block. %resume_mode is for kernels that suspend, and ignored here. runtime.block_entry
+; replaces the names that begin with a dollar sign.
 
 define i32 @"block.$name"(ptr %ctx, i32 %resume_mode) {
 entry:

@@ -1,4 +1,4 @@
-; Part of the module of each program: declarations of functions in `runtime.ll`, and functions that the translations
+; Part of each LLVM module with PTX code: declarations of functions in `runtime.ll`, and functions that the translations
 ; of instructions call. In this file, "above" and "below" compare values, and "up" is toward positive infinity.
 
 declare void @ptxlink.record_fault(ptr, i64, i64, i64, i64) cold
@@ -14,7 +14,8 @@ declare i32 @ptxlink.start_threads(ptr, ptr)
 declare i32 @ptxlink.resume_in_state(ptr, i32)
 declare i32 @ptxlink.schedule(ptr)
 
-; Bit fields. `clamp` returns the smaller of two numbers, and `ones` a mask with %count ones, but at most %limit.
+; Bit fields. `clamp` returns the smaller of two numbers, and `ones` a mask with %count ones, but at most %limit. The
+; results have 128 bits, since LLVM defines a shift of 64 bits only by less than 64.
 
 define internal i128 @ptxlink.clamp(i32 %count, i32 %limit) alwaysinline {
   %smaller = call i32 @llvm.umin.i32(i32 %count, i32 %limit)
@@ -28,8 +29,8 @@ define internal i128 @ptxlink.ones(i32 %count, i32 %limit) alwaysinline {
   ret i128 %result
 }
 
-; `fns`: the position of the n-th bit that is set, counted from %base: upwards if %offset (n) is positive, downwards if
-; it is negative. With an offset of 0, it is the bit at %base itself. All ones if there is no such bit.
+; `fns`: the position of the n-th bit that is set, counted from %base on: upwards if %offset (n) is positive, downwards
+; if it is negative. With an offset of 0, it is %base if the bit there is set. All ones if there is no such bit.
 
 define internal i32 @ptxlink.find_nth_set(i32 %mask, i32 %base, i32 %offset) noinline {
 entry:
@@ -67,8 +68,9 @@ not_found:
 }
 
 ; Packed integers. `zext.byte` and its likes extend the byte or the 16-bit half that begins at the bit %position.
-; `permute` is for one byte of `prmt`: a nibble of %selectors has the index of one of eight bytes in its lower 3 bits,
-; and in its top bit whether to take copies of the byte's sign. The result has the byte at the bit %position.
+; `permute` is for the byte of a result of `prmt` at the bit %position (0, 8, 16 or 24), for which %selectors has the
+; nibble at half of this position: the index of one of eight %bytes in its lower 3 bits, and in its top bit whether to
+; replace the byte by copies of its sign.
 
 define internal i32 @ptxlink.zext.byte(i32 %value, i32 %position) alwaysinline {
   %shifted = lshr i32 %value, %position
@@ -109,8 +111,8 @@ define internal i32 @ptxlink.permute(i64 %bytes, i32 %selectors, i32 %position) 
   ret i32 %result
 }
 
-; `lop3`: `mask` copies the bit %index of a table to all bits. `choose` takes each bit from %if_one or from %if_zero,
-; depending on the same bit of %selector.
+; `lop3`: `mask` copies the bit %index of the table to all bits. `choose` takes each bit from %if_one or from %if_zero,
+; depending on the bit of %selector at the same position.
 
 define internal i32 @ptxlink.mask(i32 %table, i32 %index) alwaysinline {
   %shifted = lshr i32 %table, %index
@@ -126,8 +128,9 @@ define internal i32 @ptxlink.choose(i32 %selector, i32 %if_zero, i32 %if_one) al
 }
 
 ; Count arrivals at a barrier of `mbarrier`; return the state that it had before. The state has the pending arrivals in
-; the bits 0 to 19, the arrivals that end a phase from bit 20 on, and the number of the phase from bit 40 on. The last
-; pending arrival begins the next phase. Threads of a block run one at a time, so that no atomic access is needed.
+; the bits 0 to 19, the arrivals that end a phase in the bits 20 to 39, and the number of the phase from bit 40 on. The
+; last pending arrival begins the next phase. With %drops, later phases end without these arrivals. Threads of a block
+; run one at a time, so that no atomic access is needed.
 
 define internal i64 @ptxlink.mbarrier.arrive(ptr %barrier, i32 %arrivals, i1 %drops) {
   %old.state = load i64, ptr %barrier
@@ -205,7 +208,7 @@ define internal double @ptxlink.max.f64(double %a, double %b) alwaysinline {
 }
 
 ; `redux` of floats, on the operands of the threads of the mask %lanes; %first_record is the ThreadRecord of lane 0. The
-; result is NaN if all operands are, or with %keeps_nan if one is.
+; result is NaN if all operands are, or with %keeps_nan if one is: 2147483647 (0x7fffffff), the NaN of a GPU.
 
 define internal i32 @ptxlink.reduce.f32(ptr %first_record, i32 %lanes, i1 %is_max, i1 %is_absolute, i1 %keeps_nan) {
 entry:
@@ -238,8 +241,8 @@ done:
   ret i32 %result.bits
 }
 
-; 16-bit floats are converted to floats, computed with, and rounded once. LLVM's conversions would call functions of the
-; compiler's runtime library, which is missing, so that the process would end.
+; 16-bit floats are converted to floats, computed with, and rounded once. LLVM's conversions would call functions of
+; compiler-rt, a library that llvmlite does not load: the process would end at the call.
 ;
 ; `round_to_odd` rounds a double to a float, and to odd: if the result is inexact, it is the neighbour whose last bit
 ; is 1. Rounding the result again, to a 16-bit float, then returns the same as rounding once.
@@ -259,14 +262,15 @@ define internal float @ptxlink.round_to_odd(double %exact) alwaysinline {
   %result = bitcast i32 %result.bits to float
   ret float %result
 }
-; Fused multiplication and addition for 16-bit floats.
+; Fused multiplication and addition for 16-bit floats, rounded to odd: the caller rounds the result to 16 bits.
 define internal float @ptxlink.fused(float %a, float %b, float %c) alwaysinline {
   %odd = call double @ptxlink.fma.odd(float %a, float %b, float %c)
   %result = call float @ptxlink.round_to_odd(double %odd)
   ret float %result
 }
-; Round to odd, given a sum that was rounded to nearest, and %missing, which has the sign of the exact sum - %sum: if
-; the sum was rounded away from zero, take its neighbour toward zero, and then set the last bit.
+; Round to odd, given a sum, quotient or root %sum that was rounded to nearest, and %missing, which has the sign of the
+; difference (exact value - %sum): if %sum was rounded away from zero, take its neighbour toward zero, and then set the
+; last bit.
 define internal double @ptxlink.correct_to_odd(double %sum, double %missing) alwaysinline {
   %is_inexact = fcmp one double %missing, 0.0
   %is_below_exact = fcmp ogt double %missing, 0.0
@@ -297,8 +301,8 @@ define internal double @ptxlink.fma.odd(float %a, float %b, float %c) alwaysinli
   %result = call double @ptxlink.correct_to_odd(double %sum, double %missing)
   ret double %result
 }
-; The exponents of a 16-bit float and of a float have different biases: multiply by 0x46F0000000000000, 2**112. The bits
-; from 31744 on are infinity and NaN, for which the exponent is 2139095040, all ones.
+; The biases of the exponents of a float and of a 16-bit float are 127 and 15: multiply by 2**112 (0x46F0000000000000).
+; Magnitudes from 31744 (0x7c00) on are infinity and NaN, for which the exponent is 2139095040 (0x7f800000), all ones.
 define internal float @ptxlink.f16.decode(i16 %half) alwaysinline {
   %wide = zext i16 %half to i32
   %magnitude = and i32 %wide, 32767
@@ -321,9 +325,10 @@ define internal float @ptxlink.bf16.decode(i16 %half) alwaysinline {
   %result = bitcast i32 %bits to float
   ret float %result
 }
-; Round to a 16-bit float: cut %shift bits off %magnitude, and add 1 as the rounding mode requires, numbered as in
-; `arithmetic.ROUNDING_MODES`. A finite value that is too large becomes %infinity, or the number below it if the mode
-; rounds toward zero here. %bits are those of the float, for its sign, and for infinity and NaN.
+; Round to a 16-bit float: cut %shift bits off %magnitude, and add 1 if %mode requires it, a number of
+; `arithmetic.ROUNDING_MODES`. A finite value that is too large becomes %infinity, or the number below %infinity if the
+; mode rounds values of this sign toward zero. %bits are those of the float, which have its sign, and show whether it is
+; infinity or NaN. NaN becomes 32767 (0x7fff), the only NaN that a GPU returns.
 define internal i16 @ptxlink.round(i32 %bits, i32 %magnitude, i32 %shift, i32 %infinity, i32 %mode) alwaysinline {
   %unit = shl i32 1, %shift
   %rest.mask = sub i32 %unit, 1
@@ -365,8 +370,9 @@ define internal i16 @ptxlink.round(i32 %bits, i32 %magnitude, i32 %shift, i32 %i
   %result = trunc i32 %result.wide to i16
   ret i16 %result
 }
-; From 947912704 (2**-14) on, the result is normal: subtract the difference of the exponents' biases, 939524096, and cut
-; 13 bits off. Below, it is subnormal: shift the significand to the place of the smallest one.
+; From 947912704 (2**-14) on, the result is normal: subtract 939524096, which is 127 - 15, the difference of the biases,
+; in the exponent's field, and cut 13 bits off. Below, it is subnormal, a multiple of 2**-24: shift the significand, an
+; integer times 2**(%exponent - 150), right by 126 - %exponent.
 define internal i16 @ptxlink.f16.encode(float %value, i32 %mode) alwaysinline {
   %bits = bitcast float %value to i32
   %magnitude = and i32 %bits, 2147483647
@@ -392,8 +398,9 @@ define internal i16 @ptxlink.bf16.encode(float %value, i32 %mode) alwaysinline {
 }
 
 ; 8-bit floats, rounded to nearest even. For a normal result, cut %shift bits off, and subtract %rebias, the difference
-; of the exponents' biases. Magnitudes below %smallest_normal become subnormal: the sum with %magic has the number of
-; smallest units in its lowest bits. Numbers out of range become the largest one, and NaN becomes 0x7f.
+; of the exponents' biases, in the exponent's field. Magnitudes below %smallest_normal become subnormal: a float near
+; %magic is a multiple of the smallest subnormal number, so that the sum with %magic has the result in its lowest bits.
+; Infinity and numbers that are too large become %largest, the largest finite number, and NaN becomes 127 (0x7f).
 
 define internal i8 @ptxlink.float8.encode(float %value, i32 %shift, i32 %rebias, i32 %smallest_normal, float %magic, i32 %largest) alwaysinline {
   %bits = bitcast float %value to i32
@@ -431,7 +438,8 @@ define internal i8 @ptxlink.e5m2.encode(float %value) alwaysinline {
   %result = call i8 @ptxlink.float8.encode(float %value, i32 21, i32 448, i32 947912704, float 128.0, i32 123)
   ret i8 %result
 }
-; To decode, make a 16-bit float. Its exponents are those of e5m2, and after a multiplication by 256 those of e4m3.
+; To decode, shift the bits to those of a 16-bit float. Its exponents have the bias 15, as in e5m2; e4m3 has the bias 7,
+; so that the value is multiplied by 256, 2**(15 - 7).
 define internal float @ptxlink.e5m2.decode(i8 %b) alwaysinline {
   %wide = zext i8 %b to i16
   %half = shl i16 %wide, 8
@@ -453,8 +461,8 @@ define internal float @ptxlink.e4m3.decode(i8 %b) alwaysinline {
 }
 
 ; Directed rounding: up, or toward zero if %up is false. Callers negate operands and result to round down. Changing the
-; processor's rounding mode would take 30 to 90 ns. Instead, a float is computed as a double that is rounded to odd, and
-; a double as a sum of 128 bits, whose lowest bit is 1 if bits were shifted out.
+; processor's rounding mode would take 30 to 90 ns. Instead, a float is computed as a double that is rounded
+; to odd, and a double as an integer of 128 bits, whose lowest bit is 1 if bits were shifted out.
 
 define internal float @ptxlink.directed.f32(double %exact, i1 %up) alwaysinline {
   %near = fptrunc double %exact to float
@@ -501,7 +509,7 @@ define internal float @ptxlink.directed.sqrt.f32(float %a, i1 %up) alwaysinline 
   ret float %result
 }
 define internal i64 @ptxlink.exponent(double %value) alwaysinline {
-  ; Return the biased exponent. That of a subnormal number is as if its significand were normalised.
+  ; Return the biased exponent; for a subnormal number that of its normalised significand, which is 0 or negative.
   %bits = bitcast double %value to i64
   %magnitude = and i64 %bits, 9223372036854775807
   %exponent = lshr i64 %magnitude, 52
@@ -512,7 +520,7 @@ define internal i64 @ptxlink.exponent(double %value) alwaysinline {
   ret i64 %result
 }
 define internal i128 @ptxlink.significand(double %value) alwaysinline {
-  ; Return the significand with 53 bits, of which the highest is 1; 0 for zero.
+  ; Return the significand as an integer with 53 bits, of which the highest is 1, also for a subnormal number; 0 for 0.
   %bits = bitcast double %value to i64
   %magnitude = and i64 %bits, 9223372036854775807
   %exponent = lshr i64 %magnitude, 52
@@ -540,8 +548,8 @@ define internal i128 @ptxlink.shift_to_odd(i128 %value, i64 %distance) alwaysinl
   ret i128 %result
 }
 define internal double @ptxlink.directed.fma.f64(double %a, double %b, double %c, i1 %up) {
-  ; The result of rounding to nearest, %near, is right if the product is zero, or an operand is infinite or NaN, for
-  ; which %a - %a is NaN.
+  ; Return %near, which is rounded to nearest, if the product is zero, or an operand is infinite or NaN: the result is
+  ; exact then, or infinite or NaN. The difference %a - %a is NaN if %a is infinite or NaN.
   %near = call double @llvm.fma.f64(double %a, double %b, double %c)
   %a.is_zero = fcmp oeq double %a, 0.0
   %b.is_zero = fcmp oeq double %b, 0.0
@@ -562,8 +570,10 @@ define internal double @ptxlink.directed.fma.f64(double %a, double %b, double %c
   %subtracts = icmp slt i64 %signs.differ, 0
   %product.is_negative = icmp slt i64 %product.sign, 0
 
-  ; Shift the product (p) and the addend (c) so that their highest bits are at 124 to 126. %p.exponent and
-  ; %c.scaled_exponent are the exponents of their bit 0. Then shift the one with the smaller exponent right.
+  ; Shift the product (p) and the addend (c) left so that their highest bits are at 124 or 125. A double is its
+  ; significand times 2**(biased exponent - 1075). So the bit 0 of p has the exponent (a + b - 2 * 1075 - 20), which is
+  ; %p.exponent, and the bit 0 of c the exponent (c - 1075 - 73), which is %c.scaled_exponent. Then shift the one with
+  ; the smaller exponent right by the difference.
   %a.significand = call i128 @ptxlink.significand(double %a)
   %b.significand = call i128 @ptxlink.significand(double %b)
   %c.significand = call i128 @ptxlink.significand(double %c)
@@ -595,8 +605,9 @@ define internal double @ptxlink.directed.fma.f64(double %a, double %b, double %c
   %takes_c_sign = and i1 %subtracts, %c_is_larger
   %is_negative = xor i1 %product.is_negative, %takes_c_sign
 
-  ; Normalise: move the highest bit to 126, so that a normal result has its lowest bit at 74, and a subnormal result
-  ; above that. 9218868437227405311 is the largest finite number.
+  ; Normalise: move the highest bit to 127, which has the biased exponent (exponent of bit 0 + 127 + 1023), then to 126.
+  ; The 53 bits of a normal result begin at bit 74, those of a subnormal result above that. The highest of the 53 bits
+  ; adds 1 to the exponent below it, so %exponent_field is less by 1. 9218868437227405311 is the largest finite number.
   %zeros = call i128 @llvm.ctlz.i128(i128 %total, i1 false)
   %zeros.i64 = trunc i128 %zeros to i64
   %is_zero = icmp eq i128 %total, 0
@@ -635,7 +646,8 @@ define internal double @ptxlink.directed.fma.f64(double %a, double %b, double %c
 }
 define internal double @ptxlink.directed.step.f64(double %near, double %error, double %negated.error, i1 %up) {
   ; %near was rounded to nearest: return it, or its neighbour if that is the result in the direction. %error is the
-  ; exact result - %near, times a positive number, rounded up; %negated.error is %near - the exact result, likewise.
+  ; difference (exact result - %near) times a positive number, and %negated.error is (%near - exact result) times this
+  ; number. Both are rounded up, so that no positive difference becomes 0.
   %is_below = fcmp ogt double %error, 0.0
   %is_above = fcmp ogt double %negated.error, 0.0
   %bits = bitcast double %near to i64
@@ -675,8 +687,8 @@ define internal double @ptxlink.directed.sqrt.f64(double %a, i1 %up) {
   ret double %result
 }
 
-; Tags of accesses: memory of the runtime (!1) never overlaps memory that PTX accesses (!2). Weights of branches: the
-; first target is much more frequent (!5).
+; Tags of accesses for alias analysis: memory of the runtime (!1) never overlaps memory that PTX accesses (!2). Weights
+; of branches: the first target is much more frequent (!5).
 
 !0 = !{!"numba-ptxlink"}
 !1 = !{!3, !3, i64 0}

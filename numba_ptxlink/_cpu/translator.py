@@ -329,7 +329,7 @@ class Translator(IRBuilder):
 
     def fault_site(self) -> int:
         """Return a number for the current statement, from which a fault finds its source line."""
-        return self.module.fault_site(self.function.name, self.statement_index)
+        return self.module.add_fault_site(self.function.name, self.statement_index)
 
     def fault(self, kind: Fault, address: str = "0", size: int | str = 0) -> None:
         """Record a fault, with the address and size of an access if it has one, and end the thread."""

@@ -145,7 +145,7 @@ def _open_library(
         raise ValueError(f"{path} is not a manifest of this release")
     if device is None:
         return Library(manifest, content_of)
-    _cpu.require()  # Raises a LaunchError if llvmlite is missing.
+    _cpu.require_packages()  # Raises a LaunchError if llvmlite is missing.
     return Library(manifest, content_of, checks=checks, steps=steps)
 
 

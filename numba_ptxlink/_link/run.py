@@ -111,7 +111,7 @@ class Linked:
             # Deferred: most links are for a GPU.
             from numba_ptxlink import _cpu
 
-            _cpu.require()
+            _cpu.require_packages()
             from numba_ptxlink._cpu.checks import parse as parse_checks
             from numba_ptxlink._cpu.host import PtxKernel
             from numba_ptxlink._cpu.run import CpuProgram

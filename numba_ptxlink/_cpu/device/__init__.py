@@ -2,8 +2,8 @@
 Make the CPU the CUDA device of a process, by a libcuda.so.1 of this package that runs kernels with `_cpu`.
 
 `use_cpu` loads the package's library before NVIDIA's is loaded, so that later loads of libcuda.so.1 return
-it. Its function cuInit calls `attach` in `_link/cpu_device.py`, which registers the Python functions of
-`callbacks` with the library.
+it. When a program calls cuInit of this library, it imports `_link/cpu_device.py`, which calls `attach`:
+`attach` registers the Python functions of `callbacks` with the library, to link PTX and to run kernels.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch, ArchLike
 
 LIBRARY_FOLDER = Path(_native.__file__).parent / "cuda_driver"
-"""The directory of libcuda.so.1, which no loader searches."""
+"""The directory of libcuda.so.1. The dynamic loader searches it only if LD_LIBRARY_PATH contains it."""
 RUNTIME_FOLDER = LIBRARY_FOLDER.parent / "cuda_runtime"
 """The directory of libcudart.so.12 and libcudart.so.13, the CUDA runtime over this libcuda.so.1."""
 _SONAME = "libcuda.so.1"
@@ -38,7 +38,7 @@ class Settings(NamedTuple):
     Args:
         arch: The compute capability of the devices.
         devices: The number of devices.
-        checks: The names of the checks of kernels.
+        checks: The names of the checks of kernels, such as "memcheck"; an empty tuple for none.
     """
 
     arch: Arch
@@ -46,8 +46,8 @@ class Settings(NamedTuple):
     checks: tuple[str, ...]
 
 
-_settings: Settings | None = None  # Set by `use_cpu` and cuInit.
-_attached = False  # Whether cuInit has called `attach`.
+_settings: Settings | None = None  # Set by `use_cpu` or cuInit; None before.
+_attached = False  # Whether cuInit has called `attach`, so that the settings are final.
 
 
 def use_cpu(
@@ -85,14 +85,15 @@ def use_cpu(
             "NVIDIA's libcuda.so.1 is loaded in this process already; call use_cpu() before CUDA is "
             "imported, or set NUMBA_PTXLINK_DEVICE=cpu."
         )
-    # numba-cuda looks for a driver when it is imported, and never again.
+    # numba-cuda looks for a driver when it is imported, and never again. If it has loaded this library, which
+    # LD_LIBRARY_PATH may contain, the CPU is its device already.
     if loaded is None and "numba.cuda" in sys.modules:
         raise ActivationError(
             "numba.cuda is imported already, and has found no driver; call use_cpu() before, or set "
             "NUMBA_PTXLINK_DEVICE=cpu."
         )
     try:
-        # Later loads of libcuda.so.1 get this library, since it has the same name.
+        # Later loads of libcuda.so.1 return this library, since its SONAME is libcuda.so.1, too.
         ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
         raise ActivationError(_native.load_failure(error)) from error
@@ -109,8 +110,10 @@ def needs_line_numbers(function: Callable[..., Any], options: Mapping[str, Any])
     Return whether a function has to be compiled with line numbers, so that a fault can name its line.
 
     Args:
-        function: The Python function. Without a source file it needs no lines, of which compilers would warn.
-        options: The options of its decorator.
+        function: The Python function. If its source is not available, the answer is False, since compilers
+            would warn of missing lines.
+        options: The options of its decorator. With `debug` or `lineinfo`, the answer is False: they request
+            line numbers already.
     """
     if not is_active() or options.get("debug") or options.get("lineinfo"):
         return False
@@ -127,7 +130,7 @@ def needs_line_numbers(function: Callable[..., Any], options: Mapping[str, Any])
 
 
 def settings() -> Settings:
-    """Return the settings of the CPU device of this process, those of the environment before `use_cpu`."""
+    """Return the settings of the CPU device of this process; before `use_cpu`, those of the environment."""
     return _settings or checked_settings()
 
 
@@ -166,8 +169,9 @@ def _libpython() -> str:
     import ctypes.util
     import sysconfig
 
-    names = (sysconfig.get_config_var("LIBDIR"), sysconfig.get_config_var("INSTSONAME"))
-    library = Path(*filter(None, names))
+    # Such as "/usr/lib" and "libpython3.12.so.1.0"; "libpython3.12.a" for a Python without a shared library.
+    folder_and_name = (sysconfig.get_config_var("LIBDIR"), sysconfig.get_config_var("INSTSONAME"))
+    library = Path(*filter(None, folder_and_name))
     if library.is_file() and ".so" in library.name:
         return str(library)
     return ctypes.util.find_library(f"python{sys.version_info[0]}.{sys.version_info[1]}") or ""
@@ -175,10 +179,10 @@ def _libpython() -> str:
 
 def check_machine_code() -> None:
     """
-    Check that kernels of this process have machine code of a GPU.
+    Check that kernels of this process are compiled to machine code of a GPU (SASS).
 
     Raises:
-        LinkError: The CPU is the device, which has no such code.
+        LinkError: The CPU is the device, for which they are not.
     """
     if is_active():
         raise LinkError(
@@ -203,14 +207,14 @@ def raising_kernel_faults() -> Iterator[None]:
 
 def attach(*, link: Callable[[Sequence[str], Sequence[bytes]], bytes], prepare: Callable[[], None]) -> None:
     """
-    Register the functions that compile PTX and run kernels.
+    Register the functions that compile PTX, link it and run kernels with the loaded libcuda.so.1.
 
     Args:
         link: Links PTX inputs, given by their names and contents, to one PTX module.
-        prepare: Called when a module is loaded.
+        prepare: Called when a module is loaded, so that it can patch Python packages imported since.
     """
     global _settings, _attached  # noqa: PLW0603 - one driver for each process
-    # Without `use_cpu`, the library was found by LD_LIBRARY_PATH.
+    # Without `use_cpu`, the library was found by LD_LIBRARY_PATH, and the environment has the settings.
     _settings = settings()
     from . import callbacks
 
@@ -232,7 +236,7 @@ def enable_from_environment() -> None:
 
 
 def _loaded_driver() -> ctypes.CDLL | None:
-    """Return the libcuda.so.1 that this process has loaded, None without one."""
+    """Return the libcuda.so.1 that this process has loaded, of this package or NVIDIA's; None without one."""
     try:
         return ctypes.CDLL(_SONAME, mode=os.RTLD_NOLOAD)
     except OSError:

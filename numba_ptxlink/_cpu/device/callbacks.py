@@ -1,9 +1,9 @@
 """
-Define the Python functions that libcuda.so.1 of the CPU calls, to compile PTX, launch a kernel, or link.
+Define the Python functions that this package's libcuda.so.1 calls, to compile PTX, launch a kernel, or link.
 
-The functions raise no exception: they return a CUresult, and write a message to a buffer of C. The fault of a
-kernel is kept for the thread, so that `fault_reports` can raise it in the Python function that launched the
-kernel.
+The functions raise no exception, since C calls them: they return a CUresult, and write a message to a buffer
+of C. The fault of a kernel is kept for the thread, so that `fault_reports` can raise it in the Python
+function that launched the kernel.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import itertools
 import logging
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._cpu import checks, machine_code, require
+from numba_ptxlink._cpu import checks, machine_code, require_packages
 from numba_ptxlink._cpu.functions import param_offsets
 from numba_ptxlink._cpu.regions import PAIR_SIZE, Region, RegionTable
 from numba_ptxlink._cpu.resources import (
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_INTERRUPTED = -1  # As in launch.c.
+_INTERRUPTED = -1  # Returned by `launch` after Ctrl-C; no CUresult, but the value of INTERRUPTED in launch.c.
 _ERROR_NO_BINARY_FOR_GPU, _ERROR_INVALID_PTX, _ERROR_UNKNOWN = 209, 218, 999  # CUDA_ERROR_... of cuda.h.
-_DEFAULT_PTX_VERSION = 75  # For compute_75.
+_DEFAULT_PTX_VERSION = 75  # The CU_FUNC_ATTRIBUTE_PTX_VERSION of PTX for sm_75, and of PTX without a target.
 
 
 class _Launch(ctypes.Structure):
@@ -84,9 +84,9 @@ _MEMORY_KINDS = {
 _CONSTANT = 32
 _POINTER_BYTES = 8
 
-# The address and size of the buffer for a message.
+# The types of two parameters: the address and the size of the buffer for a message.
 _MESSAGE = (ctypes.c_void_p, ctypes.c_size_t)
-# The types of the members of `struct python_functions`; Device has a method for each, such as `_load`.
+# The types of the members of `struct python_functions`. PythonDriver has a method for each, such as `_load`.
 _FUNCTIONS = {
     "load": ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, *_MESSAGE),
     "unload": ctypes.CFUNCTYPE(None, ctypes.c_uint64),
@@ -107,9 +107,9 @@ class _PythonFunctions(ctypes.Structure):
     _fields_ = tuple(_FUNCTIONS.items())
 
 
-class Device:
+class PythonDriver:
     """
-    The Python part of the driver, for all devices of the process.
+    The part of the CUDA driver that is in Python, for all devices of the process.
 
     Args:
         settings: The devices.
@@ -126,7 +126,7 @@ class Device:
         # The compiled modules, by the numbers that C passes.
         self._programs: dict[int, CpuProgram] = {}
         self._program_numbers = itertools.count(1)
-        # The memory that kernels of each device may access, with the generation of C's table that was read.
+        # For each device, the memory that its kernels may access, and the generation of that table in C.
         self._tables: dict[int, tuple[int, RegionTable]] = {}
         self._lock = Lock()
         self._functions = _PythonFunctions(
@@ -141,9 +141,9 @@ class Device:
     # Functions that C calls. `message` is the address of the buffer for the reason of an error.
 
     def _load(self, library: int, image: int, message: int, message_size: int) -> int:
-        """Compile the PTX at the address *image*, and describe it to C in `struct CUlib_st` at *library*."""
+        """Compile the PTX at the address *image*; write its description to `struct CUlib_st` at *library*."""
         try:
-            require()
+            require_packages()
             text = images.ptx_at(image, self._settings.arch)
             program = CpuProgram.of(text, checks=self._settings.checks)
             reason = excess_shared_reason(program.module) or undefined_function_reason(program.module)
@@ -165,7 +165,7 @@ class Device:
         return 0
 
     def _unload(self, number: int) -> None:
-        """Forget the program with a number."""
+        """Forget the program that `_load` gave *number*."""
         self._programs.pop(number, None)
 
     def _launch(
@@ -175,7 +175,7 @@ class Device:
         Launch a kernel, and wait until it has ended.
 
         Args:
-            number: The number of the program.
+            number: The number that `_load` gave the program.
             name: The kernel.
             launch: The address of a `struct launch`.
             params: The address of the parameter buffer; None for a null pointer.
@@ -268,8 +268,8 @@ class Device:
         constant_bytes = sum(
             variable.size for variable in program.module.variables if variable.memory == "const"
         )
-        # 75 for sm_75.
-        target = next((word for word in program.module.header.target if word.startswith("sm_")), "")
+        # 90 for `.target sm_90a, debug`.
+        target = next((item for item in program.module.header.target if item.startswith("sm_")), "")
         ptx_version = int("".join(filter(str.isdecimal, target)) or _DEFAULT_PTX_VERSION)
         handle = ctypes.c_void_p(library)
         for name, function in program.functions.items():
@@ -311,7 +311,8 @@ class Device:
         """
         Return the memory that kernels on a device may access.
 
-        The table in C has a generation number, which each allocation increases: the table is read again then.
+        The table is in C, with a generation number that each change increases. `_tables` has a copy for each
+        device, which is read again if the number is not that of the copy.
         """
         known_generation, table = self._tables.get(device, (0, None))
         if table is not None and known_generation == self._library.numba_ptxlink_generation():
@@ -340,11 +341,21 @@ class Device:
             return table
 
     def _regions_near(self, program: CpuProgram, kernel: str, params: int, address: int) -> Iterator[Region]:
-        """Yield the regions before and after an address, each named by the argument that points to it."""
+        """
+        Yield the regions before and after an address, for an error.
+
+        The name of a region is the argument that points to it, or else its kind of memory.
+
+        Args:
+            program: The program with the kernel.
+            kernel: The name of the kernel.
+            params: The address of the parameter buffer.
+            address: The address of the access that faulted.
+        """
         neighbours = (_Allocation * 2)()
         count = self._library.numba_ptxlink_neighbours(ctypes.c_uint64(address), neighbours)
         for allocation in neighbours[:count]:
-            # A pointer to the end of an allocation, such as that of an empty slice, belongs to it.
+            # Include the end: an empty slice at the end of an allocation has this address.
             addresses = range(allocation.start, allocation.start + allocation.size + 1)
             name = _argument_within(program, kernel, params, addresses) or _MEMORY_KINDS[allocation.kind]
             yield Region(allocation.start, allocation.size, allocation.kind != _CONSTANT, name)
@@ -354,6 +365,8 @@ def _argument_within(program: CpuProgram, kernel: str, params: int, addresses: r
     """
     Return the first argument of a kernel that contains one of *addresses*, such as "argument 'x'"; else "".
 
+    Without a name in Python, an argument is called "parameter 1".
+
     Args:
         program: The program with the kernel.
         kernel: The name of the kernel.
@@ -361,6 +374,7 @@ def _argument_within(program: CpuProgram, kernel: str, params: int, addresses: r
         addresses: The addresses to look for in the arguments, each word of which may be a pointer.
     """
     declared = program.functions[kernel].params
+    # The comment with the names has "-" for a parameter without a name.
     names = images.argument_names(program.module.text).get(kernel, [])
     layout = zip(param_offsets(declared), byte_sizes(declared), strict=True)
     for index, (offset, size) in enumerate(layout):
@@ -372,7 +386,7 @@ def _argument_within(program: CpuProgram, kernel: str, params: int, addresses: r
 
 
 def _copy_to_c(content: bytes) -> int:
-    """Return the address of a copy, which C has to free."""
+    """Return the address of a copy, allocated by malloc, which C has to free."""
     malloc = ctypes.CDLL(None).malloc
     malloc.argtypes, malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
     address: int = malloc(len(content))
@@ -387,13 +401,13 @@ def _write_message(message: str, address: int, size: int) -> None:
 
 
 def _memory_size() -> int:
-    """Return the bytes of memory of each device: 16 GiB, or what this machine has, if that is less."""
+    """Return the bytes of memory of each device: 16 GiB, as a T4 (sm_75) has, but at most the machine's."""
     import os
 
     return min(16 << 30, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
 @functools.cache
-def register(settings: Settings, link: Link, prepare: Callable[[], None]) -> Device:
-    """Register the functions with libcuda.so.1. The cache keeps the Device alive as long as the process."""
-    return Device(settings, link, prepare)
+def register(settings: Settings, link: Link, prepare: Callable[[], None]) -> PythonDriver:
+    """Register the functions with libcuda.so.1. The cache keeps them alive as long as the process."""
+    return PythonDriver(settings, link, prepare)

@@ -3,8 +3,8 @@ Raise the DeviceFaultError of a kernel in the program that launched it.
 
 The function `launch` of cuda.core, which numba-cuda and numba-cuda-mlir also call, raises an error that has
 only the driver's error code. This module raises the DeviceFaultError instead, and clears the fault: later
-launches and copies run, so that one failed test does not fail the other tests of a suite. In C, each later
-call returns the error code, as on a GPU.
+launches and copies run, so that one failed test does not fail the other tests of a suite. In a program in C,
+nothing clears the fault: each later call returns the error code, as on a GPU.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 last_launch = threading.local()
-"""`last_launch.error` is the DeviceFaultError of a thread's last launch; None or missing without a fault."""
+"""
+`last_launch.error` is the DeviceFaultError of this thread's last launch. It is None if the launch had no
+fault or the error has been raised, and missing before the first launch.
+"""
 
 
 def raise_instead_of(error: Exception) -> None:
     """
     Raise the fault of the last launch of this thread, as an error that handlers of *error* catch.
 
-    Without a fault, return. A fault is raised once; the context is usable afterwards.
+    Return if there is no fault, or if it has been raised before. The CUDA context is usable afterwards.
     """
     fault: DeviceFaultError | None = getattr(last_launch, "error", None)
     last_launch.error = None
@@ -38,7 +41,7 @@ def raise_instead_of(error: Exception) -> None:
 
 
 def with_fault_reports(launch: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls *launch*, and raises the fault of the kernel in place of its error."""
+    """Return a function that calls *launch*, but raises a fault of the kernel in place of the error."""
 
     @functools.wraps(launch)
     def launch_and_report(*args: Any, **kwargs: Any) -> Any:
@@ -52,7 +55,7 @@ def with_fault_reports(launch: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def replace_everywhere(original: Any, replacement: Any) -> None:
-    """Replace an object of a module wherever it has been imported by name."""
+    """Replace a function or class in its module, and in all modules that have imported it by name."""
     for module in [*sys.modules.values()]:
         names = getattr(module, "__dict__", {})
         for name in [name for name, value in [*names.items()] if value is original]:

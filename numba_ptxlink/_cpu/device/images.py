@@ -1,8 +1,8 @@
 """
 Read the PTX of the image that a program passes to cuModuleLoadData: PTX itself, or a fat binary.
 
-Messages of faults name the arguments of Python functions. A comment in the PTX has these names, one for each
-parameter of a kernel.
+Messages of faults name the arguments of Python functions. The linker for Numba adds a comment to the PTX of a
+kernel, with one of these names for each parameter.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ def ptx_at(address: int, arch: Arch) -> str:
     if magic == fatbin.WRAPPER_MAGIC:
         address = ctypes.c_uint64.from_address(address + _CONTENT_ADDRESS_OFFSET).value
         magic = ctypes.c_uint32.from_address(address).value
+    # A cubin is an ELF file.
     if magic == _ELF_MAGIC:
         raise NoPtxError(
             f"The image is machine code of a GPU, which the CPU device cannot run; {_CURE}, or link "
@@ -85,9 +86,16 @@ def argument_names(text: str) -> Mapping[str, list[str]]:
     return {kernel: names.split() for kernel, names in _ARGUMENTS.findall(text)}
 
 
-def _too_new_message(image: str, number: int, arch: Arch) -> str:
-    """Return the error for PTX of a later architecture than that of the device; *number* is 75 for sm_75."""
+def _too_new_message(image: str, ptx_arch: int, arch: Arch) -> str:
+    """
+    Return the error for PTX that needs a later architecture than that of the device.
+
+    Args:
+        image: "The PTX" or "The fat binary".
+        ptx_arch: The number of the PTX's architecture: 75 for sm_75.
+        arch: The architecture of the device.
+    """
     return (
-        f"{image} is for compute_{number}, and the CPU device is {arch.sm}; set "
-        f"NUMBA_PTXLINK_CPU_ARCH={number // 10}.{number % 10} (numba-ptxlink cpu --arch)."
+        f"{image} is for compute_{ptx_arch}, and the CPU device is {arch.sm}; set "
+        f"NUMBA_PTXLINK_CPU_ARCH={ptx_arch // 10}.{ptx_arch % 10} (numba-ptxlink cpu --arch)."
     )
