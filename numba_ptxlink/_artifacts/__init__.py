@@ -1,1 +1,1 @@
-"""Artifacts of exports beside PTX: fat binaries and objects, for older tools and drivers, and their files."""
+"""Make fat binaries and objects of an export, lower its PTX for older CUDA releases, and write its files."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .target_release import TargetRelease
 
     Part = tuple[Arch, bytes, Sequence[str]]
-    """The code for one architecture: the PTX, and the symbols that it does not define."""
+    """The code for one architecture: the PTX, and the symbols that it uses and does not define."""
     Member = tuple[str, Arch, str, bytes]
     """A member of a fat binary: the kind, the architecture, the name and the code."""
 
@@ -62,7 +62,13 @@ class Executable(NamedTuple):
 
 
 def missing_definition_reason(undefined: Collection[str], target_release: TargetRelease | None) -> str:
-    """Return why code with *undefined* symbols cannot be completed for *target_release*; "" if it can be."""
+    """
+    Return why code with *undefined* symbols cannot be completed for a driver; "" if it can be.
+
+    Args:
+        undefined: The symbols.
+        target_release: The CUDA release of the driver; None for that of the installed tools.
+    """
     names = sorted(name for name in undefined if not name.startswith(_GRID_SYNC_PREFIX))
     if names:
         return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not defined"
@@ -114,7 +120,8 @@ def pack(
     tools: dict[str, None] = {}
     for arch, ptx, undefined in parts:
         if undefined:
-            # Link here, since a driver has no device runtime. The CPU device has one, and reads the PTX.
+            # The undefined functions are those of the device runtime, which a driver does not have: link them
+            # here. The PTX is added for the CPU device of this package, which has these functions.
             cubin, tool = _link_runtime(stem, arch, ptx, options)
             new_members = [
                 (kind, arch, f"{stem}.{arch.sm}.{kind}", code) for kind, code in ((CUBIN, cubin), (PTX, ptx))

@@ -25,7 +25,7 @@ def require_path(option: str, value: Any) -> Path:
         ConfigError: The value is not a path, or is relative to a working directory that was removed.
     """
     if isinstance(value, (str, os.PathLike)):
-        # A lone surrogate cannot be encoded, and is no part of a path; nor is a NUL character.
+        # No path has a surrogate that stands for no byte, which cannot be encoded, or a NUL character.
         with contextlib.suppress(UnicodeEncodeError):
             if 0 not in os.fsencode(value):
                 path = Path(os.fsdecode(value))
@@ -53,7 +53,7 @@ def write(files: Mapping[Path, bytes], obsolete: Collection[Path] = ()) -> list[
     dependents. The last file is always written, so that these tools see that the files are up to date. All
     contents are written to temporary files before the first rename, without fsync. If the process dies
     between two renames, some files are new and others old, and the last file is old. Pass the manifest last:
-    its digests then differ from those of the new files.
+    its digests then differ from those of the new files, by which readers notice the mixture.
 
     Args:
         files: The content of each file, by its path.

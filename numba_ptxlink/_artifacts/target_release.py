@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     Release = tuple[int, int]
 
+# The release of PTX 7.0, the oldest version that `_arch` knows.
 _OLDEST_RELEASE = (11, 0)
 _RELEASE = re.compile(r"(\d+)\.(\d+)", re.ASCII)
 # nvPTXCompiler writes "line 9; error   : Feature '.cluster_dim' requires PTX ISA .version 7.8 or later".
@@ -55,7 +56,8 @@ _VERSION_REQUIREMENT = re.compile(
 # The first release whose libNVVM reads version 2.0 of NVVM IR, which 11.8 refuses.
 _NVVM_IR_2_SINCE = (12, 0)
 # The first releases whose driver and whose nvlink read fat binaries compressed by zstd, as tools write them
-# by default. nvJitLink 12.3 and nvlink 12.4 refuse them; nvlink 12.5 to 12.8 are treated like 12.4.
+# by default. nvJitLink 12.3 and nvlink 12.4 refuse them; nvlink 12.5 to 12.8, which were not measured,
+# are taken to refuse them as well.
 _ZSTD_LOADED_SINCE = (12, 4)
 _ZSTD_LINKED_SINCE = (12, 9)
 # The first bytes of compressed content ("Zstandard frames" in RFC 8878).
@@ -86,8 +88,9 @@ class MinimumRelease(NamedTuple):
 
     Args:
         toolkit: The release of the linker; None if no linker reads the artifact, or the release is unknown.
-        driver: The CUDA version of the driver that loads the artifact or, if it is relocatable code, the
-            cubin that is linked from it alone; None for LTO-IR and for files that no driver loads.
+        driver: The CUDA version of the driver that loads the artifact; for relocatable code, of the driver
+            that loads the cubin that is linked from it alone; None for LTO-IR and for files that no driver
+            loads.
     """
 
     toolkit: Release | None
@@ -106,7 +109,8 @@ def minimum_of_code(kind: str, arch: Arch, code: bytes, tool: str) -> MinimumRel
         kind: "ptx", "ltoir" or "cubin".
         arch: The GPU architecture of the code.
         code: The code.
-        tool: Name and release of the compiler of LTO-IR or a cubin; for LTO-IR, the release may be unknown.
+        tool: Name and release of the compiler of LTO-IR or a cubin, such as "ptxas 13.0", which for LTO-IR
+            may end without a release; not read for PTX.
     """
     if kind == PTX:
         version = read_header(code.decode(errors="replace")).version
@@ -166,7 +170,7 @@ def minimums_of_artifacts(
     Return the oldest releases that accept each artifact of an export, by kind and architecture.
 
     Args:
-        files: The artifacts.
+        files: The artifacts, by kind and architecture.
         codes: The code for each architecture, as (kind, arch, name, code).
         compilers: Name and release of the compilers of LTO-IR and cubins, by kind and architecture.
         minimum_of_kernels: The oldest releases for kernels that a driver loads; None if there are none.
@@ -181,7 +185,7 @@ def minimums_of_artifacts(
             minimums[key] = minimum_of_kernels
         elif key[0] == HOST:
             minimums[key] = MinimumRelease(None, None)
-        elif key not in minimums:
+        elif key not in minimums:  # A fat binary or an object.
             minimums[key] = minimum_of_fatbin(members, code)
     return minimums
 
@@ -234,7 +238,7 @@ class TargetRelease:
 
     @property
     def reads_zstd(self) -> bool:
-        """Whether driver and nvlink of the release read fat binaries that are compressed by zstd."""
+        """Whether both the driver and nvlink of the release read fat binaries that are compressed by zstd."""
         return self.release >= _ZSTD_LINKED_SINCE
 
     def reduce_version(self, ptx: bytes, arch: Arch) -> bytes:
@@ -272,6 +276,8 @@ class TargetRelease:
         needed_version, cause = isa_introducing(arch.sm) or declared_version, f".target {arch.sm}"
         while needed_version <= self.isa:
             version = min(needed_version, declared_version)
+            # An error that names no version may be due to a version that is too low: go on with the declared
+            # one.
             text = _with_version(module, version)
             requirement = _requirement(text, arch, declared_version if version < declared_version else None)
             if requirement is None:
@@ -294,12 +300,17 @@ class TargetRelease:
         is_newer = any(self._is_newer(_ltoir_release(arch)) for arch in archs)
         if LTOIR in kinds and is_newer and nvvm.newest(self.release) is None:
             left_out.append(self._missing_nvvm())
+        # Cubins of exports are relocatable, so that C++ programs can link them.
         if CUBIN in kinds and (reason := unavailable_reason(self.release, Options(relocatable=True))):
             left_out.append(LeftOut(CUBIN, reason))
         return left_out
 
     def nvvm_for(self, arch: Arch) -> nvvm.Nvvm | None:
-        """Return the older libNVVM that has to compile LTO-IR; None if this environment's can do it."""
+        """
+        Return the older libNVVM that has to compile LTO-IR; None if this environment's can do it.
+
+        If one is needed and none is installed, `impossible_kinds` lists LTO-IR, and this is not called.
+        """
         return nvvm.newest(self.release) if self._is_newer(_ltoir_release(arch)) else None
 
     def check_ltoir_merge(self, arch: Arch) -> None:

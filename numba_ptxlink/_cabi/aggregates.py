@@ -80,7 +80,7 @@ def record_struct(name: str, fields: Iterable[Member], size: int, python_type: s
     Return the struct of a NumPy record: with C's layout if that matches the record's, else packed.
 
     Args:
-        name: The name; "" if the record has none yet.
+        name: The name; "" to have `complete_record` derive one from the members.
         fields: The members, with their names in Python, in the order of their offsets.
         size: The size in bytes.
         python_type: The Python type, for a comment in the header.
@@ -101,6 +101,7 @@ def record_struct(name: str, fields: Iterable[Member], size: int, python_type: s
     c_names = legal_names([field.name for field in fields], types, name)
     pairs = zip(fields, c_names, strict=True)
     members = tuple(dataclasses.replace(field, name=c_name, python=field.name) for field, c_name in pairs)
+    # Members are equal if their names, types and offsets are.
     c_layout = struct("", [(member.name, member.type) for member in members])
     is_packed = c_layout.members != members or c_layout.size != size
     align = 1 if is_packed else c_layout.align
@@ -117,7 +118,12 @@ def record_struct(name: str, fields: Iterable[Member], size: int, python_type: s
 
 
 def complete_record(layout: Struct) -> Struct:
-    """Return the *layout* of a record with a name and, if it is packed, without C++ classes."""
+    """
+    Return the *layout* that `record_struct` made, with a name if it has none yet.
+
+    The classes `__half` and `__nv_bfloat16`, which C++ compilers refuse to pack, become C structs in a packed
+    one.
+    """
     if layout.packed:
         layout = dataclasses.replace(layout, members=_members_without_classes(layout))
     if layout.name:
@@ -131,6 +137,8 @@ def complete_record(layout: Struct) -> Struct:
 
 def _gaps(layout: Struct) -> str:
     """Return a part of a record's name: "_1at8" for member 1 at offset 8, if a gap is in front of it."""
+    # The end of the previous member, for each member; after these, the end of the last one, which is not
+    # used.
     ends = (0, *(member.offset + member.type.size for member in layout.members))
     indexed = enumerate(zip(layout.members, ends, strict=False))
     return "".join(f"_{index}at{member.offset}" for index, (member, end) in indexed if member.offset != end)
@@ -141,7 +149,7 @@ def _members_without_classes(layout: Struct) -> tuple[Member, ...]:
 
 
 def _without_classes(ctype: CType) -> CType:
-    """Replace `__half` in *ctype*, a class that C++ compilers refuse to pack, by `__half_raw`."""
+    """Return *ctype* with `__half_raw` in place of the class `__half`; a packed struct has none left."""
     if isinstance(ctype, Compound):
         return number(ctype.row.raw) if ctype.row.raw else ctype
     if isinstance(ctype, Array):
@@ -155,7 +163,9 @@ def _without_classes(ctype: CType) -> CType:
 
 def as_existing(layout: Struct, existing: ExistingStruct) -> Struct:
     """
-    Return *layout* as that of *existing*, the user's struct, aligned like its members or by its `alignas`.
+    Return *layout* for *existing*, a struct that C++ defines, which keeps the offsets of the members.
+
+    The alignment is that of its `alignas`; otherwise that of the members, or 1 if they do not fit C's layout.
 
     Raises:
         AbiError: The size of a record is impossible for such a struct in C++.

@@ -1,7 +1,8 @@
 """
 Read the descriptions of C types in manifests, which `signatures.describe` writes.
 
-Importing this module imports no parser, since programs that load kernels import it.
+Programs that load kernels import this module, so it imports nothing of the package, such as the parser of PTX
+that `signatures` needs.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class MemberDescription(NamedTuple):
 @dataclass(frozen=True)
 class TypeDescription:
     """
-    A C type; it refers to other C types by their names.
+    A C type, which refers to other C types by their names. What its kind does not have is "", 0 or empty.
 
     Args:
         kind: One of "void", "bool", "int", "uint", "char", "float", "float16", "bfloat16", "complex",
@@ -42,7 +43,7 @@ class TypeDescription:
         element: The type of the elements of an array, a view, a vector or a complex number.
         count: The number of elements of an array or a vector.
         ndim: The number of dimensions of a view.
-        layout: The order of a view: "c", "f" or "any".
+        layout: The order of a view's elements: "c" (row-major), "f" (column-major) or "any" (by strides).
         readonly: Whether the function only reads through a pointer or a view.
         members: The members of a struct.
         python_kind: The Python type of a struct: "record", "namedtuple", "tuple" or "optional".
@@ -63,6 +64,7 @@ class TypeDescription:
     @classmethod
     def read(cls, entry: Mapping[str, Any]) -> TypeDescription:
         """Return the description that an *entry* of a manifest has."""
+        # An entry has a "field" if the member's name in Python is not its name in C.
         members = tuple(
             MemberDescription(
                 str(member.get("field", member["name"])), str(member["type"]), int(member["offset"])

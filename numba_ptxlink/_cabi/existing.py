@@ -11,7 +11,8 @@ from .signatures import walk_members
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-# The kind of a number in C++: 'f' for floating point, 'i' signed, 'u' unsigned, '&' a reference, '?' unknown.
+# C++ that gives the kind of a number: 'f' floating point, 'i' signed, 'u' unsigned, '&' a reference, '?'
+# unknown.
 _KIND_TEMPLATES = """\
 #if defined(__cplusplus) && !defined(NUMBA_PTXLINK_NUMBER_KIND)
 #define NUMBA_PTXLINK_NUMBER_KIND(...) numba_ptxlink::number_kind<decltype(__VA_ARGS__)>::value
@@ -64,9 +65,11 @@ ASSERTION_END = ', as in Python");'
 
 # A line of NVRTC's log: error: static assertion failed with "the size of P is not 8, as in Python".
 _FAILED_ASSERTION = re.compile(r'static assertion failed with "([^"\n]*), as in Python"')
-# For each kind of number in Python, the kinds in C++ that contradict it; "f&" for other types. The sign of
-# char and of an enum without a fixed underlying type depends on the compiler, so their kind is '?'.
+# For integers in Python, the kinds in C++ that contradict theirs; then those for pointers, booleans and
+# characters. The sign of char and of an enum without a fixed underlying type depends on the compiler, so
+# their kind is '?'.
 _EXCLUDED_KINDS = {"int": "uf&", "uint": "if&"}
+_EXCLUDED_KINDS_DEFAULT = "f&"
 
 
 def includes(structs: Iterable[c.Struct]) -> tuple[str, ...]:
@@ -87,7 +90,7 @@ def preamble(structs: Sequence[c.Struct]) -> list[str]:
 
 
 def includes_existing_structs(header: str) -> bool:
-    """Return whether the text of a generated header includes headers that define structs."""
+    """Return whether the text of a generated header uses structs that C++ defines."""
     return _KIND_TEMPLATES in header
 
 
@@ -101,7 +104,8 @@ def assertions(struct: c.Struct) -> str:
     ]
     kind_conditions: list[tuple[str, str]] = []
     for path, offset, ctype in walk_members(struct):
-        # An array of bytes may be a class in C++, such as a string type, which has no elements to compare.
+        # The path of an array's element ends with its index: "name[0]". An array of bytes may be a class in
+        # C++, such as a string type, which has no elements to compare.
         if path.endswith("]") and ctype.size == 1:
             continue
         member, expression = f"{name}::{path}", f"(({name}*)0)->{path}"
@@ -138,7 +142,7 @@ def _conditions_on_kind(member: str, kind_expression: str, ctype: c.CType) -> It
         yield f"{kind_expression} == 'f'", f"{member} is not floating point"
     elif isinstance(ctype, (c.Scalar, c.Pointer)):
         number = ctype.row.kind if isinstance(ctype, c.Scalar) else "pointer"
-        excluded_letters = _EXCLUDED_KINDS.get(number, "f&")
+        excluded_letters = _EXCLUDED_KINDS.get(number, _EXCLUDED_KINDS_DEFAULT)
         condition = " && ".join(f"{kind_expression} != '{letter}'" for letter in excluded_letters)
         yield condition, f"{member} is not of the kind {number}"
 

@@ -64,7 +64,9 @@ _VECTOR_TYPES = f"""\
 #include <{_VECTOR_HEADER}>
 #endif
 """
-# CUDA 13 deprecates its 16-byte aligned vectors of 32 bytes in favour of names that state the alignment.
+# CUDA 13 deprecates its 16-byte aligned vectors of 32 bytes, such as double4, in favour of names that state
+# the alignment, such as double4_16a. A host compiler has no __CUDACC_VER_MAJOR__: of the releases of
+# vector_types.h, only those from 13 on define the other macro.
 _ALIGNED_VECTORS = """\
 #if defined(__CUDACC_VER_MAJOR__) ? __CUDACC_VER_MAJOR__ >= 13 : defined(__NV_SILENCE_DEPRECATION_BEGIN)
 {cuda13}#else
@@ -96,6 +98,7 @@ _HOST = """\
 #define {macro}
 #endif
 """
+# Overloads with the former names of these vectors, for headers of CUDA 13 or newer.
 _FORMER_VECTORS = """\
 #if defined(__NV_SILENCE_DEPRECATION_BEGIN) && \\
     (defined(__CUDACC_VER_MAJOR__) ? __CUDACC_VER_MAJOR__ >= 13 : 1)
@@ -126,8 +129,8 @@ class CFunction:
         location: The definition's file and line, such as "/home/me/udfs.py:12". The header names only the
             file, so that it does not change when lines or folders move.
         errors: A sentence about the effect of errors in the function.
-        namespace: The namespace of C++ in which the function is declared, too.
-        name: The name in that namespace.
+        namespace: The namespace of C++ that has an inline function which calls this one.
+        name: The name of the inline function.
         host_macro: The macro that makes it a host function as well; "" if it has no host version.
     """
 
@@ -266,7 +269,7 @@ def _is_cxx(signature: Signature) -> bool:
 
 
 def _only_cxx(text: str, *, cxx: bool) -> str:
-    """Return *text*, which C compilers skip if *cxx*."""
+    """Return *text*; if *cxx*, with a condition by which C compilers skip it."""
     return f"#if defined(__cplusplus)\n{text}#endif\n" if cxx else text
 
 
@@ -334,6 +337,7 @@ def _namespaces(declarations: Sequence[CFunction], structs: Iterable[c.Struct]) 
 
 def _states_alignment(ctype: c.CType) -> bool:
     """Return whether *ctype* is a vector of CUDA whose name states its alignment from CUDA 13 on."""
+    # Its name is that of the alias, such as "numba_ptxlink_double4", and its code is "double4".
     return ctype.include == _VECTOR_HEADER and ctype.code != ctype.name
 
 
@@ -357,7 +361,14 @@ def _in_namespace(declaration: CFunction, structs: Sequence[str]) -> str:
 
 
 def _wrapper(declaration: CFunction, structs: Sequence[str], params: Sequence[tuple[str, str]]) -> str:
-    """Return a function that calls that with C linkage; *params* are pairs of declaration and argument."""
+    """
+    Return the inline function that calls the exported one.
+
+    Args:
+        declaration: The exported function.
+        structs: The names of the structs in the header.
+        params: For each parameter, its declaration and the argument that is passed on.
+    """
     signature = declaration.signature
     result = qualify(signature.result.name, structs)
     parameters = ", ".join(qualify(param, structs) for param, _ in params)

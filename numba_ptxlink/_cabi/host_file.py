@@ -52,6 +52,7 @@ def render(stem: str, declarations: Iterable[CFunction], definitions: str, names
         definitions: The text of C++ functions that take pointers to the result and to each parameter.
         names: The names of these C++ functions, by the symbols of exported functions with a host version.
     """
+    # The digest lets one source include the host files of several exports.
     namespace = f"numba_ptxlink_host_{hashlib.sha256(definitions.encode()).hexdigest()[:16]}"
     functions = (
         _definition(function.signature, f"{namespace}::{names[function.signature.name]}", function.host_macro)
@@ -76,7 +77,7 @@ def render(stem: str, declarations: Iterable[CFunction], definitions: str, names
 
 
 def _definition(signature: Signature, callee: str, macro: str) -> str:
-    """Return the function with C linkage that calls the C++ function *callee*."""
+    """Return the function that has the prototype of *signature* and calls the C++ function *callee*."""
     lines, arguments = [], []
     if not isinstance(signature.result, c.Void):
         lines.append(f"{_device_type(signature.result)} ptxlink_result;")

@@ -58,7 +58,7 @@ def render(
         stem: The name of the export.
         declarations: The functions of the export; launchers are written for the kernels among them.
         code: The fat binary of the kernels.
-        cooperative: The kernels that synchronise their grid.
+        cooperative: The symbols of the kernels that synchronise their grid.
     """
     kernels = [declaration for declaration in declarations if declaration.signature.kernel]
     symbols = {declaration.signature.name for declaration in declarations}
@@ -135,9 +135,9 @@ def _launcher(declaration: CFunction) -> str:
     ]
     arguments = cnames.legal_name("arguments", taken)
     addresses = ", ".join(f"&{name}" for name in param_names)
-    array = f"  void* {arguments}[] = {{{addresses}}};\n" if param_names else ""
+    array_line = f"  void* {arguments}[] = {{{addresses}}};\n" if param_names else ""
     return (
-        f"{describe(declaration)}inline int {signature.name}({', '.join(params)}) noexcept {{\n{array}"
+        f"{describe(declaration)}inline int {signature.name}({', '.join(params)}) noexcept {{\n{array_line}"
         f"  return {_DETAIL}::kernels::{signature.name}({stream}, {grid}, {block}, {attributes}, "
         f"{arguments if param_names else 'nullptr'});\n}}\n"
     )
@@ -162,6 +162,7 @@ _CXX_CUDA_RUNTIME = """\
 #include <cuda_runtime.h>
 #endif
 """
+# The call of each kernel's host function: fetch the configuration that <<<...>>> stored, and launch.
 _CXX_KERNELS = """\
 extern "C" {
 void numba_ptxlink_register(
@@ -181,6 +182,7 @@ static void numba_ptxlink_call(const void* kernel, void** arguments) {
     numba_ptxlink_launch(kernel, grid, block, arguments, shared, stream);
 }
 """
+# Registers "whole.fatbin" at the start of the program, if no device link defines the weak function.
 _CXX_WHOLE = """\
 extern "C" {
 void** numba_ptxlink_load(const void*) __asm__("__cudaRegisterFatBinary");
@@ -198,6 +200,7 @@ __attribute__((weak)) void numba_ptxlink_linked(
   atexit(numba_ptxlink_leave);
 }
 """
+# Runs before main. `numba_ptxlink_kernels` is the function that `_registration` returns.
 _CXX_START = """\
 static void numba_ptxlink_unused(void*) {}
 __attribute__((constructor)) static void numba_ptxlink_start() {
@@ -225,6 +228,7 @@ __fatbinwrap{module}:
 .quad .Lnumba_ptxlink_linkable_code, 0
 .popsection
 """
+# The same for the code that needs no device link, which lies in the section of whole programs.
 _ASM_WHOLE = """\
 .pushsection .nv_fatbin,"a"
 .balign 8
@@ -245,6 +249,7 @@ _ASM_MODULE = """\
 .asciz "{module}"
 .popsection
 """
+# "Host-referenced kernels": device linkers may remove the others.
 _ASM_USED_KERNELS = """\
 .pushsection .nvHRKE,"a"
 {names}

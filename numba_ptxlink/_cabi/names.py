@@ -1,7 +1,8 @@
 """
 Check names against the keywords of C, C++ and CUDA C++ and the rules for identifiers, and propose legal ones.
 
-Names that CUDA's headers declare are not checked here: `proof` compiles the header, which reports collisions.
+Names that CUDA's compilers declare are not checked here: `proof` compiles each generated header by one, which
+reports collisions.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-# Mangled names are reserved, too, but allowed, so that a function can implement a C++ declaration.
-_MANGLED = re.compile(r"_Z\w+", re.ASCII)
 # Reserved for the compiler: __name, _Name.
 _RESERVED = re.compile(r"__|_[A-Z]")
+# Mangled names of C++ are reserved names, but allowed for symbols: a function can implement a C++
+# declaration.
+_MANGLED = re.compile(r"_Z\w+", re.ASCII)
 _PACKAGE_PREFIX = re.compile("numba_ptxlink", re.IGNORECASE)
 # Names like cudaMalloc, cuInit, CUstream and CUDA_SUCCESS, of CUDA's runtime and driver. NVRTC's headers do
 # not declare them, so that `proof` would report no collision.
@@ -62,7 +64,8 @@ def check_name(name: str, owner: str, *, in_namespace: bool = False) -> None:
     Args:
         name: The requested name.
         owner: The function, for the message: "function saxpy".
-        in_namespace: Whether only a namespace of C++ contains the name.
+        in_namespace: Whether the function is in a namespace of C++: then *name* is not its symbol, and may be
+            one of CUDA's or PTX's.
 
     Raises:
         AbiError: The name is illegal or reserved. The error proposes another one.
@@ -80,13 +83,15 @@ def check_stem(stem: str, include_dirs: Iterable[Path], included: Iterable[str])
     Args:
         stem: The name of an export.
         include_dirs: The folders of CUDA's headers.
-        included: The names of the headers that define its structs, each in quotes or angle brackets.
+        included: The names of the headers that define the export's structs, each in quotes or angle
+            brackets.
 
     Raises:
         AbiError: The header would hide another one.
     """
-    folders = (folder for folder in include_dirs if (folder / f"{stem}.h").exists())
-    hidden_owner = "the C library" if stem in _SYSTEM_HEADERS.split() else next(folders, None)
+    cuda_folders = (folder for folder in include_dirs if (folder / f"{stem}.h").exists())
+    hidden_owner = "the C library" if stem in _SYSTEM_HEADERS.split() else next(cuda_folders, None)
+    # Compare the name in '"./stem.h"' or "<stem.h>".
     if f"{stem}.h" in [name[1:-1].removeprefix("./") for name in included]:
         hidden_owner = "its structs"
     if hidden_owner:
@@ -98,7 +103,7 @@ def check_stem(stem: str, include_dirs: Iterable[Path], included: Iterable[str])
 
 def invalid_name_reason(name: str) -> str | None:
     """
-    Return why no external function can have *name*; None if one can.
+    Return why no external function can have *name*; None if a function can.
 
     The text completes a sentence: "is a reserved word of C, C++ or CUDA C++". A mangled C++ name is accepted.
     """
@@ -139,9 +144,10 @@ def closest_legal_name(name: str, taken: Collection[str] = ()) -> str:
     ascii_text = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     base = re.sub(r"\W+", "_", ascii_text).strip("_") or "unnamed"
     if base[0].isdigit():
-        base = f"f{base}"
+        base = f"f{base}"  # As in NumPy's names of fields, such as "f0".
     if _CUDA_API.match(base) or _PACKAGE_PREFIX.match(base):
         base = f"my_{base}"
+    # An illegal name gets an underscore, as in "int_"; a name that is taken gets a number, as in "x_2".
     candidate = base if invalid_name_reason(base) is None else f"{base}_"
     suffix = 2
     while candidate in taken or invalid_name_reason(candidate) is not None:

@@ -2,8 +2,8 @@
 List the number types of C and CUDA, and their vectors, in a table.
 
 Layouts, prototypes, headers, LLVM IR of all front ends, manifests and the bytes of arguments are derived from
-the rows of the table. `abi` maps Numba types to rows. Loading an export imports this module, so it imports
-nothing of the package.
+the rows of the table. The module `numba_ptxlink.abi` maps Numba types to rows. Loading an export imports this
+module, so it imports nothing of the package.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class NumberType(NamedTuple):
 
     Args:
         name: The type in C++.
-        kind: The kind in manifests. Readers treat all numbers of one kind and size in the same way.
+        kind: The kind in manifests, whose readers treat all numbers of one kind and size in the same way.
         size: The size in bytes.
         align: The alignment in bytes.
         code: The abbreviation in generated names of structs.
@@ -31,7 +31,8 @@ class NumberType(NamedTuple):
         element_count: The number of elements.
         header: The header of CUDA that declares it; "" for a number of the language.
         in_c: Whether the header declares it in C, too.
-        raw: For a C++ class, the C struct of the same bits that replaces it in packed structs; otherwise "".
+        raw: For a C++ class, the C struct of the same bits that replaces it in packed structs, since
+            compilers refuse to pack classes; otherwise "".
     """
 
     name: str
@@ -102,17 +103,19 @@ _VECTOR_STEMS = {
     "float": "float",
     "double": "double",
 }
-_MAX_VECTOR_ALIGN = 16  # bytes
+# In bytes: vector_types.h aligns double4, of 32 bytes, to 16.
+_MAX_VECTOR_ALIGN = 16
 
 
 def _vector(element: NumberType, count: int) -> NumberType:
     """Return the row of the vector of *count* elements, such as int4."""
     size = count * element.size
+    # CUDA aligns vectors of two or four elements to their size, and those of one or three like an element.
     align = min(size, _MAX_VECTOR_ALIGN) if count in (2, 4) else element.align
     name = f"{_VECTOR_STEMS[element.name]}{count}"
     # CUDA 13 replaces the names of vectors of 32 bytes, such as double4 by double4_16a, which CUDA 12 lacks.
-    # In the generated header, numba_ptxlink_double4 is an alias of double4_16a from CUDA 13 on, and else of
-    # double4.
+    # In the generated header, numba_ptxlink_double4 is an alias of double4_16a from CUDA 13 on, and of
+    # double4 before.
     cxx_name = f"numba_ptxlink_{name}" if size == 32 else name
     return NumberType(
         cxx_name, "vector", size, align, name, element.ir, element=element.name, element_count=count,

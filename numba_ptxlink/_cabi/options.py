@@ -83,14 +83,14 @@ class AbiOptions:
 
     @property
     def decorator_options(self) -> dict[str, Any]:
-        """The values of `DECORATOR_OPTIONS` by name, for manifests."""
+        """The values of the options in `DECORATOR_OPTIONS`, by their names, for manifests."""
         return {name: getattr(self, name) for name in DECORATOR_OPTIONS}
 
 
 DECORATOR_OPTIONS = tuple(
     field.name for field in dataclasses.fields(AbiOptions) if field.name not in ("abi_name", "aggregates")
 )
-"""The names of those of `AbiOptions` that only this package implements."""
+"""The names of those of `AbiOptions` that `@udf` and `@kernel` have as arguments: on_error and checked."""
 
 
 def checked_launch_bounds(requested: object, owner: str) -> tuple[int, ...] | None:
@@ -100,7 +100,7 @@ def checked_launch_bounds(requested: object, owner: str) -> tuple[int, ...] | No
     Args:
         requested: The maximum number of threads in a block; or a tuple or list of it and, as far as given,
             the minimum number of blocks per multiprocessor and the maximum number of blocks in a cluster.
-        owner: The kernel, for messages.
+        owner: The kernel, for messages: "kernel saxpy".
 
     Raises:
         AbiError: A bound is invalid. The error explains each bound and its range.
@@ -132,7 +132,7 @@ class ExistingStruct:
     Args:
         name: The name, such as "ns::Particle", or "struct particle" if C has only a tag.
         includes: The names of the headers that define it, each in quotes or angle brackets.
-        align: The alignment in bytes; None for that of the members.
+        align: The alignment in bytes that `alignas` sets; None if the members set it.
     """
 
     name: str
@@ -175,7 +175,7 @@ class CxxOptions:
         Read and check the options of a decorator.
 
         Args:
-            owner: The function, for messages.
+            owner: The function, for messages: "saxpy".
             parameters: The names of its parameters.
             namespace: The namespace, such as "lab::physics"; None for none.
             structs: For types of Python, the names of structs in C++, such as "alignas(16) ns::Particle".

@@ -30,8 +30,10 @@ _SOURCE_NAME = "numba_ptxlink_header.cu"
 _CALLER_PREFIX = "numba_ptxlink_calls_"
 # A parameter hides a function of its name, so parameters have names that functions cannot have.
 _PARAM_PREFIX = "numba_ptxlink_value_"
-# Like nvcc, accept 128-bit integers, and host functions in the headers of structs.
+# Like nvcc, accept 128-bit integers. Compile host functions in the headers of structs for the device: NVRTC
+# refuses them otherwise.
 _FLAGS = ("-std=c++17", "--device-int128", "-default-device")
+# A part of the compilers' message for a missing header: `cannot open source file "vector"`.
 _MISSING_FILE = "open source file"
 # An error in a compiler's log: the file, the line and the message of `a.cu(12): error: message`.
 _ERROR = re.compile(r"^(.+)\((\d+)\): (?:catastrophic )?error: (.*)$", re.MULTILINE)
@@ -49,9 +51,9 @@ def prove(
     """
     Check that C++ accepts *header*, and that its declarations match the exported functions.
 
-    NVRTC compiles the header for one of *archs*, with a call of each function with arguments of the declared
-    types; or nvcc, if a header of structs includes headers that NVRTC lacks. Results are cached. Without a
-    compiler, or the toolkit's headers, a warning is logged instead.
+    NVRTC compiles the header for one of *archs*, followed by a call of each function with arguments of the
+    declared types. If a header of structs includes headers that NVRTC lacks, nvcc compiles the same. Results
+    are cached. If there is no compiler, or the toolkit's headers are missing, a warning is logged instead.
 
     Args:
         header: The text of the header.
@@ -59,7 +61,8 @@ def prove(
         externs: The functions that it declares for C++ to define.
         archs: The architectures of the export.
         include_dirs: The folders of headers that define structs.
-        may_call_nvcc: Whether nvcc, which takes seconds, may prove headers that NVRTC cannot compile.
+        may_call_nvcc: Whether nvcc, which takes seconds, may compile headers that NVRTC cannot. If not, these
+            headers are not checked.
 
     Raises:
         AbiError: C++ refuses the header, or a call of a function; a struct of C++ has another layout, or its
@@ -76,7 +79,7 @@ def prove(
     nvrtc_error = None
     for compiler in (_compile_by_nvrtc, _compile_by_nvcc):
         if nvrtc_error and _MISSING_FILE not in nvrtc_error.log:
-            break
+            break  # nvcc would not help.
         if compiler is _compile_by_nvcc and not may_call_nvcc:
             return
         try:
@@ -99,13 +102,14 @@ def prove(
 
 def _compile_by_nvrtc(source: str, archs: Sequence[Arch], folders: Sequence[Path]) -> tuple[Arch, str]:
     """Compile *source* with NVRTC; return the architecture and the PTX."""
+    # NVRTC lists architectures without suffixes such as the "a" of sm_90a.
     arch = next((arch for arch in archs if Arch(*arch.cc) in nvrtc.supported_archs()), archs[0])
     compiled = nvrtc.compile_source(
         source,
         _SOURCE_NAME,
         arch,
         SourceOptions((*folders, *nvrtc.toolkit_include_dirs()), flags=_FLAGS),
-        # Without the working directory, which may contain other headers of these names.
+        # Do not search the working directory, which may contain other headers of the included names.
         folder=nvrtc.NOWHERE,
     )
     return arch, compiled.code.decode()
@@ -123,9 +127,18 @@ def _explanation(
     locations: dict[str, str],
     structs: Sequence[c.Struct],
 ) -> str:
-    """Return an explanation of the first error in a compiler's *log*; "" if it is in another header."""
+    """
+    Return an explanation of the first error in a compiler's *log*; "" if the export did not cause it.
+
+    Args:
+        log: The log.
+        source: The source: the generated header and the calls.
+        signatures: The functions, in the order of the calls.
+        locations: The files and lines of their definitions, by symbol, such as "udfs.py:12".
+        structs: Those of their structs that C++ defines.
+    """
     first_error = _ERROR.search(log)
-    # An error in another header may cause the errors that follow.
+    # Errors in the source may follow from a first error in an included header.
     if first_error is None or first_error[1].removeprefix("/") != _SOURCE_NAME:
         return ""
     line_number, reason = int(first_error[2]), first_error[3]
@@ -136,7 +149,7 @@ def _explanation(
     if header in existing.includes(structs):
         message = f"{header}, the header of a struct, is not found; name its folder by include_dirs, or -I."
         return with_location(location, message)
-    if _MISSING_FILE in log:
+    if _MISSING_FILE in log:  # The generated header includes one of CUDA, which is missing.
         return ""
     structs_text = "; ".join(f"{struct.name} is the struct of {struct.python_type}" for struct in structs)
     if existing.ASSERTION_END in line and "assertion failed" in reason:

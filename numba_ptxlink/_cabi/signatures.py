@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _MAX_SCALAR_SIZE = 8
 # As observed in nvcc's output: larger types are passed by address in NVVM IR.
 _MAX_DIRECT_SIZE = 128
+# The largest alignment of a number or a vector, such as float4.
 _MAX_ALIGNMENT = 16
 
 
@@ -56,8 +57,8 @@ class Signature:
         Return the PTX prototype that nvcc emits for the declaration.
 
         Args:
-            dialect: The dialect of NVVM IR for the target; in that before sm_100, the alignment of large
-                structs is at least 4 bytes.
+            dialect: The dialect of NVVM IR for the target; in that before sm_100, a parameter that is a large
+                struct is aligned to at least 4 bytes.
         """
         params = (_param(ctype, dialect, kernel=self.kernel) for _, ctype in self.params)
         result = _param(self.result, NvvmDialect.OPAQUE_POINTERS, kernel=False)
@@ -98,7 +99,7 @@ def structs_of(signatures: Iterable[Signature]) -> dict[str, Struct]:
     """
     Return the structs that *signatures* use by name, members before their structs.
 
-    A struct inside a struct that C++ defines is included only if C++ defines it, too.
+    Structs inside a struct that C++ defines are left out, except those that C++ defines as well.
 
     Raises:
         AbiError: Two structs have the same name.
@@ -130,7 +131,8 @@ def _layout_key(layout: Struct) -> Any:
             python_kind,
             *((path, offset, part.name) for path, offset, part in walk_members(layout)),
         )
-    # Without the names of types: functions may differ in which members of a struct of C++ they name.
+    # For a struct that C++ defines, without the names of its members' types: structs= of one function may
+    # name the struct of a member, and that of another function leave it out.
     return (
         layout.size,
         layout.align,
@@ -152,8 +154,8 @@ def nested_types(types: Iterable[CType], *, with_members: bool = False) -> Itera
     Yield *types* and all types that they contain or point to, each once, parts first.
 
     Args:
-        types: Types.
-        with_members: Whether members of structs that C++ defines are yielded, too.
+        types: The types to begin with.
+        with_members: Whether the types of members are yielded even for structs that C++ defines.
     """
     seen: set[CType] = set()
     for ctype in types:
@@ -208,9 +210,10 @@ def unaligned_member(ctype: CType) -> str | None:
     Before sm_100, nvcc 13 and NVVM move such a member of an argument or a result by aligned instructions: a
     16-bit member at offset 1 by `st.param.b16`, a 64-bit member at offset 9 by `st.param.f64`, and a member
     at offset 0 of a parameter with alignment 1 by `ld.param.u64`. The device traps, or moves other bytes.
-    Parameters of kernels are read by accesses that are no larger than their alignment.
+    Kernels are not affected: their parameters are read by accesses that are no larger than the alignment.
     """
-    # The offsets of later elements repeat those of earlier ones, modulo the maximum alignment.
+    # The first 16 elements of an array suffice: whether a later one is aligned depends on its offset modulo
+    # 16, which one of them has, too.
     for path, offset, part in walk_members(ctype, max_elements=_MAX_ALIGNMENT):
         has_no_parts = not isinstance(part, (Array, Struct))
         if has_no_parts and (offset % part.align or part.align > ctype.align):
@@ -261,6 +264,7 @@ def parameters(params: Sequence[tuple[str, CType]], *, kernel: bool) -> list[dic
 
 
 def _type_entry(ctype: CType) -> dict[str, Any]:
+    # The kinds of other types are the names of their classes: "void", "array", "struct", "pointer", "view".
     kind = ctype.row.kind if isinstance(ctype, Numeric) else type(ctype).__name__.lower()
     entry: dict[str, Any] = {"kind": kind, "size": ctype.size, "align": ctype.align}
     for name in ("target", "element", "count", "ndim", "layout", "readonly"):

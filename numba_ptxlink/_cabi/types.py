@@ -40,7 +40,11 @@ class CType:
 
     @property
     def natural_align(self) -> int:
-        """The alignment of the type in LLVM IR that nvcc uses for it, in bytes."""
+        """
+        The alignment in bytes of the LLVM type that nvcc uses.
+
+        The LLVM type of float2, for example, has two floats, and the alignment of one.
+        """
         return self.align
 
     @property
@@ -50,7 +54,7 @@ class CType:
 
     @property
     def include(self) -> str:
-        """The CUDA header that declares the type, "" if no header of CUDA does."""
+        """The CUDA header that declares the type; "" if C or the generated header defines it."""
         return ""
 
     def declare(self, name: str) -> str:
@@ -206,8 +210,9 @@ class Struct(CType):
         members: The members in the order of their offsets, without padding.
         packed: Whether the struct needs a `packed` attribute, because its layout is not C's natural one.
         is_numba_layout: Whether Numba stores such values in memory in this layout.
-        python_kind: The kind of value in Python: "record" (NumPy), "tuple", "namedtuple" or "optional".
-        python_type: The Python type, for the header.
+        python_kind: The kind of value in Python: "record" (NumPy), "tuple", "namedtuple" or "optional"; ""
+            if the struct is only made to compute offsets.
+        python_type: The Python type, for a comment in the header.
         existing: The struct that C++ defines; None if the generated header defines it.
     """
 
@@ -220,7 +225,7 @@ class Struct(CType):
 
     @property
     def cxx_only(self) -> bool:
-        """Whether C has no such type."""
+        """Whether C has no such type, since a namespace contains it."""
         return self.existing is not None and "::" in self.name
 
     @property
@@ -230,7 +235,12 @@ class Struct(CType):
 
     @property
     def slots(self) -> Iterator[tuple[CType, Member | None]]:
-        """The parts of the struct in LLVM IR: the type of each, and its member; None for padding."""
+        """
+        The parts of the struct's LLVM type: for each, its type, and its member; None for explicit padding.
+
+        LLVM itself aligns a member. Explicit padding is for gaps that are larger than this alignment leaves,
+        and for the end of the struct.
+        """
         end = 0
         for member in self.members:
             align = 1 if self.packed else member.type.natural_align
@@ -264,7 +274,8 @@ class View(CType):
     Args:
         element: The type of its elements.
         ndim: The number of its dimensions.
-        layout: "c", "f" or "any"; the layout in memory is the same.
+        layout: The order of the elements: "c" (row-major), "f" (column-major) or "any" (by strides). The
+            view itself has the same members for each.
         readonly: Whether the elements are constant.
     """
 
@@ -322,7 +333,7 @@ def view(element: CType, ndim: int, layout: str, *, readonly: bool = False) -> V
     """Return the view of *ndim* dimensions of *element*."""
     element_name = _const_spelling(element) if readonly else element.name
     name = f"numba_ptxlink::array_view<{element_name}, {ndim}, numba_ptxlink::layout_{layout}>"
-    # An address, and an extent and a stride for each dimension, of 8 bytes each.
+    # An address of 8 bytes, and for each dimension an extent and a stride of 8 bytes each.
     return View(name, 8 + 16 * ndim, 8, element, ndim, layout, readonly)
 
 

@@ -1,1 +1,1 @@
-"""Steps of an export that all front ends share: marks, signatures, link files, artifacts."""
+"""Export functions marked by `@udf` and `@kernel`: the steps that are the same for all front ends."""

@@ -49,11 +49,12 @@ class Request:
     Args:
         stem: The beginning of the file names; "" stands for the name of the exported module or function.
         archs: The GPU architectures.
-        kinds: The kinds of artifact; None for those of the default kinds that can be made.
+        kinds: The kinds of artifact; None for those that can be made of the default kinds: `ARTIFACTS`, and
+            "kernels" if the export has kernels.
         options: The options of the compilers.
         target_release: The CUDA release that the artifacts are for; None for that of the installed tools.
         include_dirs: The folders of headers that define structs of the functions.
-        front_end: The front end of functions whose decorator names none.
+        front_end: The front end of functions whose decorator names none; None to choose it for each.
         threads: The number of architectures that code is compiled for concurrently.
         writes_files: Whether files are written, rather than used in this process.
     """
@@ -70,7 +71,7 @@ class Request:
 
     @property
     def requested_kinds(self) -> tuple[str, ...]:
-        """The requested kinds; by default `ARTIFACTS`, to which `pack` adds "kernels" if there are any."""
+        """The requested kinds, or `ARTIFACTS`, to which `pack` adds "kernels" if the export has kernels."""
         return ARTIFACTS if self.kinds is None else self.kinds
 
 
@@ -101,6 +102,10 @@ def compile_code(groups: Sequence[Group], request: Request) -> tuple[list[Code],
 
     The code is of the requested kinds, and of those that the requested containers hold.
 
+    Args:
+        groups: For each architecture, all functions of the export, compiled to PTX.
+        request: The arguments of the export.
+
     Raises:
         AbiError: A struct cannot be passed by value in a requested kind.
         ExportError: A compiler refused the code, or a kind cannot be made for the target release.
@@ -110,7 +115,8 @@ def compile_code(groups: Sequence[Group], request: Request) -> tuple[list[Code],
     check_struct_passing(groups[0].functions, kinds)
     required = {kind for kind in kinds if kind in ARTIFACTS}
     required.update(*(_CONTAINERS[kind].code_kinds for kind in kinds if kind in _CONTAINERS))
-    # Containers may lack a kind of code; a kind that was requested by its name must be made.
+    # A kind that was requested by its name must be made. Default kinds, and kinds that only containers hold,
+    # are left out if they cannot be.
     dispensable = required if request.kinds is None else required.difference(kinds)
     left_out = target_release.impossible_kinds(required, request.archs) if target_release else []
     for missing_code in left_out:
@@ -222,6 +228,8 @@ class _Packing:
             )
             for kind in (LTOIR, CUBIN)
         }
+        # The kernels that synchronise their grid are the same for each architecture. Without PTX, no artifact
+        # is made that launches kernels.
         ptx = codes[0].artifacts.get(PTX, b"").decode()
         self.cooperative = executables.cooperative_kernels(ptx, [kernel.name for kernel in self.kernels])
         # Not cached properties: before Python 3.12, their lock could stay locked in a forked child.

@@ -66,6 +66,8 @@ class _Server:
     def __init__(self, pickled_prepare: bytes) -> None:
         self._socket, server_end = socket.socketpair()
         with server_end:
+            # Without "", the working directory, which differs between this process, the server and the
+            # children.
             start_code = _START_CODE.format(
                 path=[*filter(None, sys.path), str(_PACKAGE_PARENT)], descriptor=server_end.fileno()
             )
@@ -233,6 +235,7 @@ def _run_child(descriptor: int, error_descriptor: int) -> None:
         os.environ.update(environment)
         os.chdir(folder)
         sys.path[:] = module_path
+        # The server may have read the configuration of another environment.
         _config.config.cache_clear()
         cache.default.cache_clear()
         logger = logging.getLogger(_LOGGER_NAME)

@@ -128,7 +128,7 @@ def _names_with_values(function: Any) -> Iterator[tuple[str, Any]]:
     """
     Yield each name that *function* uses, with its value; the value of an unknown name is None.
 
-    After a module, attributes that the function may read follow, with names such as "math.sin".
+    After the name of a module, those of attributes that the function may read follow, such as "math.sin".
     """
     code = function.__code__
     values = variables_in_scope(function)
@@ -147,7 +147,8 @@ def record_mark(marked: Marked) -> None:
         frame = frame.f_back
     names = frame.f_globals if frame else {}
     spec = names.get("__spec__")
-    # A script may mark new functions until it ends, and its list would keep all of them alive.
+    # Marks of a script are not listed: it may mark new functions until it ends, and the list would keep all
+    # of them alive.
     if spec is not None and names["__name__"] != "__main__":
         vars(spec).setdefault(MARKS, []).append(marked)
 
@@ -179,13 +180,12 @@ def choose_front_end(function: Marked, requested_front_end: str | None = None) -
                 "types and functions of one.",
             )
         )
-    if not uses_by_front_end:
-        values = variables_in_scope(function.function).values()
-        owners_in_scope = {owner.name for value in values if (owner := registry.owner(value))}
-        uses_by_front_end = dict.fromkeys(
-            owners_in_scope if len(owners_in_scope) == 1 else [default_front_end().name], ""
-        )
-    return registry.get(next(iter(uses_by_front_end)))
+    if uses_by_front_end:
+        (name,) = uses_by_front_end
+        return registry.get(name)
+    values = variables_in_scope(function.function).values()
+    owners_in_scope = {owner.name for value in values if (owner := registry.owner(value))}
+    return registry.get(owners_in_scope.pop()) if len(owners_in_scope) == 1 else default_front_end()
 
 
 def common_front_end(functions: Sequence[Marked], requested_front_end: str | None = None) -> FrontEnd:
@@ -259,6 +259,8 @@ def _front_ends_used(function: Marked) -> dict[str, str]:
     for user, name, value in used_names([function.function]):
         owner = registry.owner(value)
         if isinstance(value, Marked):
+            # A marked function without `front_end=` belongs to no front end.
             owner = registry.get(value.requested_front_end) if value.requested_front_end else None
         uses.append((f"{name} in {user.__qualname__}", owner))
+    # Reversed, so that the first use of each front end remains.
     return {owner.name: use for use, owner in reversed(uses) if owner is not None}

@@ -1,5 +1,5 @@
 """
-Compile the LLVM IR of functions to PTX, LTO-IR and relocatable cubins for one arch.
+Compile the LLVM IR of functions to PTX, LTO-IR and relocatable cubins for one GPU architecture.
 
 PTX is compiled in groups of functions, perhaps in parallel and on other machines. The cache finds the PTX of
 a group by its LLVM IR, so that an edit recompiles one group. The functions' names alone determine the groups.
@@ -60,7 +60,7 @@ GroupKey = tuple["Arch", tuple[str, ...]]
 @dataclass(frozen=True)
 class Group:
     """
-    Functions of one front end, compiled to PTX for one arch.
+    Functions of one front end, compiled to PTX for one architecture.
 
     Args:
         front_end: The front end that lowered the functions to LLVM IR.
@@ -88,7 +88,7 @@ class Group:
 @dataclass(frozen=True)
 class Code:
     """
-    The code of an export for one arch.
+    The code of an export for one architecture.
 
     Args:
         arch: The GPU architecture.
@@ -264,7 +264,7 @@ def build(
         module = parse(ptx.decode())
     _check_prototypes(module, signatures, arch)
     if PTX in kinds:
-        artifacts = {PTX: ptx, **artifacts}
+        artifacts = {PTX: ptx, **artifacts}  # PTX first, as in the manifest.
     if CUBIN in kinds:
         target = Target(arch, target_release.release if target_release else None)
         artifacts[CUBIN], compilers[CUBIN] = compile_one_ptx(ptx, target, options._replace(relocatable=True))

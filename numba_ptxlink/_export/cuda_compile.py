@@ -41,10 +41,11 @@ def compile_c_abi(
     Return a function's code with the C ABI and its result type; None to use the front end's own compiler.
 
     Args:
-        name: The name of the front end.
+        name: The name of the front end: "numba-cuda" or "numba-cuda-mlir".
         arguments: The arguments of the front end's `cuda.compile`, by the names of the parameters.
         arch_for: Returns the GPU to compile for, given the options of the function's dispatcher.
-        always: Whether to use the C ABI of this package for any `abi_info`, if each value has a C type.
+        always: Whether to use the C ABI of this package for any `abi_info`. If it then refuses the function,
+            for example for a type that C lacks, the front end's own compiler is used.
 
     Raises:
         AbiError: A value of `abi_info` is wrong or contradicts another option, or a type has no C
@@ -111,6 +112,7 @@ def _compile(
     """Return the code, as text or bytes, and the result type; the arguments are those of `compile_c_abi`."""
     output, is_kernel = arguments["output"], not arguments["device"]
     function = wrapped_function(arguments["pyfunc"]) or arguments["pyfunc"]
+    # As in Numba: `opt` of the call, or else `opt_level` of the dispatcher, which is 3 by default.
     is_optimised = (
         dispatcher_options.get("opt_level", 3) != 0 if arguments["opt"] is None else bool(arguments["opt"])
     )

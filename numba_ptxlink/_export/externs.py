@@ -59,7 +59,10 @@ def find_calls(
         if name in mentioned_symbols
     )
     declaration_by_signature = {
-        signature: from_signature(signature, "") for _, signature in declared_calls if signature is not None
+        # Without the name of a caller, since no message names it.
+        signature: from_signature(signature, "")
+        for _, signature in declared_calls
+        if signature is not None
     }
     # Several declarations of a symbol may be listed: drop those with other types than in the LLVM IR.
     types_in_modules = llvm_ir.declared_types("\n".join(modules)) if declaration_by_signature else {}

@@ -26,7 +26,7 @@ class HostVersions:
         declarations: All functions and kernels; those with a host version have a `host_macro`, which the
             header defines as `__host__ __device__` for CUDA C++, and as nothing for other compilers.
         file: The content of `stem.host.cpp`.
-        reasons: For each function without a host version, text of the form "why; cure".
+        reasons: For each function without a host version, by its C name, text of the form "why; cure".
     """
 
     declarations: list[CFunction]

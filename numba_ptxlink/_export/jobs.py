@@ -1,5 +1,5 @@
 """
-Compile the functions of a file in a child process, or groups of functions on an executor.
+Compile the functions of a file in a child process, or groups of them on an executor of `concurrent.futures`.
 
 A worker of the executor, perhaps on another machine, imports the same file. If its files or compiler
 versions differ from those of this process, it refuses its groups, and a child of this process compiles them,
@@ -51,7 +51,8 @@ def export(source: Any, request: Request, executor: Executor | None = None) -> E
     Return the export of *source*, in memory.
 
     Args:
-        source: A `Source`, which a child imports, or a module or functions of this process.
+        source: A `Source` (a file, or the name of a module), which a child imports; or a module or functions
+            of this process.
         request: The arguments of the export.
         executor: The executor that compiles groups of functions of a file; None for a child of this process.
 
@@ -67,6 +68,7 @@ def export(source: Any, request: Request, executor: Executor | None = None) -> E
             # The executors of `concurrent.futures` have this attribute.
             worker_count = getattr(executor, "_max_workers", None)
             compiled_elsewhere = _compile_on_executor(executor, worker_count, source, request)
+            # The caller allows this number of compilations at once, in this process as well.
             request = replace(request, threads=worker_count or 1)
         exported: Export = in_child(_export, source, request.front_end, request, compiled_elsewhere)
         return exported
@@ -143,7 +145,7 @@ def in_child(
     *args: Any,
 ) -> Any:
     """
-    Call *function* with all other arguments in a child of this process, and return its result.
+    Call *function* with *source*, *front_end* and *args* in a child of this process, and return its result.
 
     Args:
         function: A function of a module, as pickle requires.
@@ -240,7 +242,11 @@ def _likely_front_end(source: Source) -> str:
 
 
 def _prepare(name: str) -> None:
-    """Import the front end *name*, and compile an example, which fills its type and intrinsic tables."""
+    """
+    Import the front end *name*, and compile an example, which fills its type and intrinsic tables.
+
+    The server that forks the children calls this function, so that each child begins with the full tables.
+    """
     front_end = registry.require(registry.get(name))
     arch, options, float32 = Arch.of("sm_75"), Options(), front_end.types.float32
 

@@ -54,7 +54,7 @@ _SourceKey = tuple[str, str, tuple[Path, ...]]
 
 @contextlib.contextmanager
 def as_export_errors(functions: Iterable[LoweredFunction] = ()) -> Iterator[None]:
-    """Convert a LinkError to an ExportError, at the line of the first of *functions* that links that file."""
+    """Convert a LinkError to an ExportError, at the line of the first function that links a file at fault."""
     try:
         yield
     except LinkError as error:
@@ -102,7 +102,7 @@ def compile_files(
     callers: Mapping[str, str],
 ) -> tuple[list[tuple[str, bytes]], dict[str, str]]:
     """
-    Compile *files* to LTO-IR, and log a warning for files of other kinds.
+    Compile the CUDA C++ among *files* to LTO-IR; log a warning for files that are neither of these kinds.
 
     Args:
         files: The files that the functions link.
@@ -118,7 +118,7 @@ def compile_files(
         LinkError: NVRTC could not compile a file, or a call has another prototype than the function.
         ExportError: A function needs Numba's memory manager.
     """
-    if not missing:
+    if not missing:  # The functions call no function of a file.
         return [], {}
     memory_functions = sorted(name for name in missing if name.startswith("NRT_") and name not in callers)
     if memory_functions:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from importlib import machinery
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink.errors import ExportError, PtxlinkError, with_location
 
@@ -74,6 +74,24 @@ class Loaded:
         return tuple(dict.fromkeys(file.parent.absolute() for file in files if file.is_file()))
 
 
+class _Location(NamedTuple):
+    """
+    The location of a source among Python's modules.
+
+    Args:
+        stem: The default beginning of the names of an export's files.
+        name: The full name of the module; "" for a file outside of packages, whose name `_import_file`
+            chooses.
+        path_front: The folder to add at the front of `sys.path`.
+        path_back: The folders to add at the end of `sys.path`.
+    """
+
+    stem: str
+    name: str
+    path_front: Path
+    path_back: list[str]
+
+
 def load(source: Any, front_end: str | None) -> Loaded:
     """
     Return the functions of *source*: a file or module to import, or a module or functions of this process.
@@ -93,28 +111,10 @@ def _import_source(source: Source, front_end: str | None) -> Loaded:
     working directory first.
     """
     choice.import_compiler(front_end)
-    path = Path(source.name)
     working_folder = Path.cwd()
-    name = source.name
-    stem = name.rpartition(".")[2]
-    # Folders that are added at the front and at the back of `sys.path`.
-    path_front = working_folder
-    path_back: list[str] = []
-    if not source.is_module:
-        real_path = path.resolve()
-        _check_recursion(path, real_path)
-        # A package is named after its folder.
-        stem = real_path.parent.name if path.stem == "__init__" else path.stem
-        packages = _packages_above(real_path)
-        path_front = real_path.parents[len(packages)]
-        if packages:
-            name = ".".join(packages if real_path.stem == "__init__" else (*packages, real_path.stem))
-            path_back = [str(real_path.parent)]
-        else:
-            # `_import_file` chooses the name of a file outside of packages.
-            name = ""
-    elif not all(part.isidentifier() for part in name.split(".")):
-        raise ExportError(f"{name!r} is not the name of a module; write it like package.module.")
+    stem, name, path_front, path_back = (
+        _module_location(source.name) if source.is_module else _file_location(Path(source.name))
+    )
     # A folder of installed packages stays behind the standard library in `sys.path`.
     if not _is_within_package_folders(path_front):
         sys.path[:] = [str(path_front), *sys.path, *path_back]
@@ -129,20 +129,45 @@ def _import_source(source: Source, front_end: str | None) -> Loaded:
 
     sys.addaudithook(record_open)
     try:
-        module = importlib.import_module(name) if name else _import_file(path)
+        module = importlib.import_module(name) if name else _import_file(Path(source.name))
     except (Exception, SystemExit) as error:
         raise _import_error(source.name, error) from error
     finally:
         # The import may have changed the working directory, which the user's relative paths refer to.
         os.chdir(working_folder)
-    # New modules are dependencies, except for further modules of packages that were imported before.
+    # New modules are dependencies, except for further modules of packages that were imported before, such as
+    # those of Numba.
     new_modules = [
         module_name
         for module_name in sys.modules
         if module_name not in modules_before and module_name.partition(".")[0] not in modules_before
     ]
+    # A copy, since the hook adds files that this process opens meanwhile.
     data_files = (file for file in tuple(opened_files) if _is_of_user(file) and not file.endswith(".pyc"))
     return Loaded(stem, _marked_in(module), _existing_files((*_module_files(new_modules), *data_files)))
+
+
+def _module_location(name: str) -> _Location:
+    """Return how to import the module *name*."""
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise ExportError(f"{name!r} is not the name of a module; write it like package.module.")
+    return _Location(name.rpartition(".")[2], name, Path.cwd(), [])
+
+
+def _file_location(path: Path) -> _Location:
+    """Return how to import the file at *path*."""
+    real_path = path.resolve()
+    _check_recursion(path, real_path)
+    # A package is named after its folder.
+    stem = real_path.parent.name if path.stem == "__init__" else path.stem
+    packages = _packages_above(real_path)
+    # The folder of the outermost package, or of the file if it is in no package.
+    path_front = real_path.parents[len(packages)]
+    if not packages:
+        return _Location(stem, "", path_front, [])
+    name = ".".join(packages if real_path.stem == "__init__" else (*packages, real_path.stem))
+    # Last in `sys.path`: the file may import files beside it without the names of its packages.
+    return _Location(stem, name, path_front, [str(real_path.parent)])
 
 
 def _load_from_process(source: Any) -> Loaded:
@@ -163,8 +188,9 @@ def _marked_in(module: ModuleType) -> tuple[Udf, ...]:
     """
     Return the marked functions of *module*, in the order in which they were marked.
 
-    These are the functions that were marked while the module was imported, even by modules that it imports,
-    or in a list or a class; and functions of the module that were marked later and assigned to its names.
+    A function counts if it was marked while the module was imported, even by a module that it imports, or
+    without a name in the module, as in a list or a class. A function of the module that was marked later
+    counts if it was assigned to a name of the module.
     """
     name = module.__name__
     assigned_later = (
@@ -261,7 +287,11 @@ def _compile_from_source() -> None:
 
 
 def _packages_above(path: Path) -> tuple[str, ...]:
-    """Return the names of the packages around the file *path*, the outermost first; () if it has none."""
+    """
+    Return the names of the packages around the file *path*, the outermost first.
+
+    Returns () if the file is in no package, or cannot be imported by its full name.
+    """
     names: list[str] = []
     folder = path.parent
     while (folder / "__init__.py").is_file() and folder.name.isidentifier():
@@ -302,8 +332,8 @@ def _import_error(source: str, error: BaseException) -> ExportError:
         # A decorator of this package raised it, with its own cure.
         return ExportError(with_location(location, error))
     cure = "correct the file, or install the packages that it imports"
-    # A module of the standard library or of a compiler hides a file of the same name beside the source.
-    # Such as "cannot import name 'f' from 'random'" or "module 'random' has no attribute 'f'".
+    # A module of the standard library or of a compiler may hide a file of the same name beside the source.
+    # The message is then "cannot import name 'f' from 'random'" or "module 'random' has no attribute 'f'".
     imported = re.search(r"(?:from|module) '(\w+)'", message)
     if imported and location and Path(location.rpartition(":")[0]).with_name(f"{imported[1]}.py").exists():
         cure = f"rename {imported[1]}.py beside the file, since another module has its name"

@@ -33,7 +33,8 @@ def lower(resolved: ResolvedFunction, arch: Arch, options: Options) -> LoweredFu
         result = void
     # Check the types before the compiler runs; a result type that it infers is checked by `declare`.
     resolved.c_signature(resolved.args, void if result is None else result)
-    # A front end calls `declare` once it has accepted the function; later errors are not explained.
+    # A front end calls `declare` when it has accepted the function. The author of the function did not cause
+    # later errors: raise these unchanged.
     was_accepted = False
 
     def declare(args: tuple[Any, ...], result: Any, /, *, raises: bool) -> CFunction:
@@ -58,7 +59,7 @@ def lower(resolved: ResolvedFunction, arch: Arch, options: Options) -> LoweredFu
             options=options,
             abi=udf.abi_options,
             declare=declare,
-            inline=options.opt_level > 0,
+            inline=options.opt_level > 0,  # Into the wrapper that has the C ABI.
             launch_bounds=udf.launch_bounds,
         )
     except Exception as error:
@@ -69,7 +70,7 @@ def lower(resolved: ResolvedFunction, arch: Arch, options: Options) -> LoweredFu
 
 
 def _describe_errors(resolved: ResolvedFunction) -> str:
-    """Return the sentences of the header's comment on what happens where the function raises."""
+    """Return the sentences of the header's comment on what an exception in the function does."""
     options = resolved.udf.abi_options
     if options.on_error == "trap":
         effect = "stops the kernel"

@@ -50,10 +50,10 @@ class Udf(Marked):
     Args:
         function: The Python function; or a function that is marked already, which gets another signature.
         signature: The Numba signature.
-        abi_options: The options that `abi_info` has, too, such as the C name.
+        abi_options: The C name, and the other options that `abi_info` of `cuda.compile` has as well.
         front_end: The name of the front end; None to choose it by the types and functions that are used.
         launch_bounds: The launch bounds of a kernel.
-        cxx: The decorator's options for C++.
+        cxx: The decorator's options for C++, which `CxxOptions.of` reads.
     """
 
     is_kernel = False
@@ -145,9 +145,10 @@ class Udf(Marked):
 
     @property
     def _dispatcher(self) -> Any:
-        """The dispatcher of the front end that compiles the caller, by default of the function's own."""
+        """The dispatcher of the front end that compiles the caller; without a caller, of the function's."""
         if self.earlier_marks and type(self) is Udf and type(self.earlier_marks[0]) is Udf:
-            # Numba recognises recursion by the dispatcher, so all signatures of a function share one.
+            # Numba recognises recursion by the dispatcher, so all signatures of a function share one. A
+            # kernel has its own, since functions cannot call it.
             return self.earlier_marks[0]._dispatcher  # noqa: SLF001 - of this class
         callers_front_end = _compiling_front_end()
         if callers_front_end is not None and self.requested_front_end not in (None, callers_front_end.name):
@@ -175,7 +176,7 @@ class Udf(Marked):
 
     @property
     def _numba_type_(self) -> Any:
-        # Numba reads the type of a global from this attribute. With it, other functions can call this one.
+        # Numba reads the type of a global from this attribute, so that other functions can call this one.
         dispatcher = self._dispatcher
         self._call_attributes |= (_compiling_front_end() or self.front_end).call_attributes(dispatcher)
         self.__dict__.update(self._call_attributes)
@@ -313,6 +314,8 @@ def _mark(
         raise AbiError(
             f"{decorator}() has no option {', '.join(unknown_options)}; it has {', '.join(known_options)}."
         )
+    # `@udf` without parentheses passes the function as the signature. Numba's signatures can be called, too,
+    # and have a `return_type`.
     if signature is None or (callable(signature) and not hasattr(signature, "return_type")):
         example = "void(float32[::1])" if cls.is_kernel else "float32(float32)"
         raise ExportError(f'{decorator}() needs a signature: write @{decorator}("{example}").')

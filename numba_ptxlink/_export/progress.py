@@ -2,8 +2,8 @@
 Show the current step of a long export on a terminal.
 
 An export of many functions, for several GPUs, or with a header that nvcc compiles takes seconds. After two
-seconds, a line on standard error names the step; the line is deleted at the end. Children report their steps
-to the process that waits for them.
+seconds, a line on standard error names the step; the line is deleted at the end. Child processes that
+compile report their steps to the process that waits for them.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def display(*, is_quiet: bool = False) -> Iterator[None]:
 
 
 def report_to(receive: Callable[[str, int, int], None]) -> None:
-    """Call *receive* with the arguments of each `step`, in a child."""
+    """Call *receive* with the arguments of each `step` of this process, which is a child."""
     global _show  # noqa: PLW0603 - as above
     _show = receive
 

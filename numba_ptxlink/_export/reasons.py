@@ -76,7 +76,7 @@ def explain(function: Any, error: Exception) -> str:
 
 
 def _frames(error: BaseException) -> list[FrameType]:
-    """Return the frames of the tracebacks of *error* and then of its causes, each with the innermost last."""
+    """Return the frames of the traceback of *error*, the innermost last, and then those of its causes."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return frames if error.__cause__ is None else frames + _frames(error.__cause__)
 
@@ -102,8 +102,9 @@ def _known_cause(error: Exception) -> str:
 
 def _record_field_cause(error: Exception, frames: list[FrameType]) -> str:
     """Return the explanation for a field that a record lacks; "" for other errors."""
+    # The innermost frame is a method of the record type, if a record lacks the field.
     fields = None
-    # A compiler's statement classes raise a KeyError for a missing attribute.
+    # A compiler's statement classes raise a KeyError, not an AttributeError, for a missing attribute.
     with contextlib.suppress(KeyError):
         fields = getattr(frames[-1].f_locals.get("self"), "fields", None)
     if not isinstance(error, KeyError) or not isinstance(fields, dict):

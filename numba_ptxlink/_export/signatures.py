@@ -36,7 +36,7 @@ class ResolvedFunction:
         udf: The function.
         front_end: The front end that compiles it.
         params: The parameters, with the Numba types of the signature.
-        result: The Numba type of the result, None if Numba infers it.
+        result: The Numba type of the result; None if Numba infers it.
         names: The C structs of Numba types. For a record that the generated header defines: the name that it
             has in the function's module. For a struct that C++ code defines already: its `ExistingStruct`.
         symbol: The C name.

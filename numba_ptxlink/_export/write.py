@@ -104,7 +104,7 @@ def build_in_memory(groups: Sequence[Group], request: Request, files: Iterable[P
     Args:
         groups: The functions for each architecture.
         request: The arguments of the export.
-        files: The Python files that define the functions.
+        files: The files that the functions depend on, for `Export.sources`; link files and headers are added.
 
     Raises:
         PtxlinkError: As `export` of the package.
@@ -286,6 +286,7 @@ def write(export: Export, out_dir: str | Path | None, depfile: str | Path | None
     *other_files, manifest_file = export.contents.items()
     files = dict(other_files)
     if depfile is not None:
+        # Other keys are relative to *out*.
         files[str(Path(depfile).absolute())] = outputs.depfile(manifest, sorted(export.sources))
     # The manifest is written last: until then, the previous manifest does not match the new files.
     files.update([manifest_file])
