@@ -276,10 +276,10 @@ class TargetRelease:
         needed_version, cause = isa_introducing(arch.sm) or declared_version, f".target {arch.sm}"
         while needed_version <= self.isa:
             version = min(needed_version, declared_version)
-            # An error that names no version may be due to a version that is too low: go on with the declared
-            # one.
             text = _with_version(module, version)
-            requirement = _requirement(text, arch, declared_version if version < declared_version else None)
+            # If an error names no version, the version may still be too low: then try the declared one.
+            fallback_version = declared_version if version < declared_version else None
+            requirement = _requirement(text, arch, fallback_version)
             if requirement is None:
                 return text.encode(errors="surrogateescape")
             needed_version, cause = requirement
@@ -361,14 +361,14 @@ class TargetRelease:
         )
 
 
-def _requirement(text: str, arch: Arch, default: PtxVersion | None) -> tuple[PtxVersion, str] | None:
+def _requirement(text: str, arch: Arch, fallback_version: PtxVersion | None) -> tuple[PtxVersion, str] | None:
     """
     Return the version that nvPTXCompiler requires for *text*, and the reason; None if it accepts *text*.
 
     Args:
         text: PTX.
         arch: The GPU.
-        default: The version to return if the compiler names none; None to raise its error.
+        fallback_version: The version to return if the compiler names none; None to raise its error.
     """
     try:
         assembler.assemble(text, arch, relocatable=True)
@@ -377,8 +377,8 @@ def _requirement(text: str, arch: Arch, default: PtxVersion | None) -> tuple[Ptx
             (PtxVersion(int(match[3]), int(match[4])), f"{match[2]} in line {match[1]}")
             for match in _VERSION_REQUIREMENT.finditer(error.log)
         ]
-        if default and not requirements:
-            return default, "an instruction or directive"
+        if fallback_version and not requirements:
+            return fallback_version, "an instruction or directive"
         if not requirements:
             raise
         return max(requirements)

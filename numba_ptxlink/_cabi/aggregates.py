@@ -119,10 +119,10 @@ def record_struct(name: str, fields: Iterable[Member], size: int, python_type: s
 
 def complete_record(layout: Struct) -> Struct:
     """
-    Return the *layout* that `record_struct` made, with a name if it has none yet.
+    Derive the name of a *layout* of `record_struct` if it has none, and replace classes if it is packed.
 
-    The classes `__half` and `__nv_bfloat16`, which C++ compilers refuse to pack, become C structs in a packed
-    one.
+    C++ compilers refuse to pack the classes `__half` and `__nv_bfloat16`: C structs of the same bits replace
+    them.
     """
     if layout.packed:
         layout = dataclasses.replace(layout, members=_members_without_classes(layout))

@@ -65,8 +65,8 @@ _VECTOR_TYPES = f"""\
 #endif
 """
 # CUDA 13 deprecates its 16-byte aligned vectors of 32 bytes, such as double4, in favour of names that state
-# the alignment, such as double4_16a. A host compiler has no __CUDACC_VER_MAJOR__: of the releases of
-# vector_types.h, only those from 13 on define the other macro.
+# the alignment, such as double4_16a. A host compiler has no __CUDACC_VER_MAJOR__: a macro that vector_types.h
+# of CUDA 13 defines then decides.
 _ALIGNED_VECTORS = """\
 #if defined(__CUDACC_VER_MAJOR__) ? __CUDACC_VER_MAJOR__ >= 13 : defined(__NV_SILENCE_DEPRECATION_BEGIN)
 {cuda13}#else
@@ -129,7 +129,8 @@ class CFunction:
         location: The definition's file and line, such as "/home/me/udfs.py:12". The header names only the
             file, so that it does not change when lines or folders move.
         errors: A sentence about the effect of errors in the function.
-        namespace: The namespace of C++ that has an inline function which calls this one.
+        namespace: The namespace of C++ that has an inline function which calls this one; for a kernel, the
+            namespace that it is declared in as well.
         name: The name of the inline function.
         host_macro: The macro that makes it a host function as well; "" if it has no host version.
     """

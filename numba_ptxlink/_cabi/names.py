@@ -1,8 +1,8 @@
 """
 Check names against the keywords of C, C++ and CUDA C++ and the rules for identifiers, and propose legal ones.
 
-Names that CUDA's compilers declare are not checked here: `proof` compiles each generated header by one, which
-reports collisions.
+Names that CUDA's compilers declare are not checked here: `proof` compiles each generated header, and the
+compiler reports collisions.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def closest_legal_name(name: str, taken: Collection[str] = ()) -> str:
     ascii_text = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     base = re.sub(r"\W+", "_", ascii_text).strip("_") or "unnamed"
     if base[0].isdigit():
-        base = f"f{base}"  # As in NumPy's names of fields, such as "f0".
+        base = f"f{base}"  # "3d" becomes "f3d".
     if _CUDA_API.match(base) or _PACKAGE_PREFIX.match(base):
         base = f"my_{base}"
     # An illegal name gets an underscore, as in "int_"; a name that is taken gets a number, as in "x_2".

@@ -138,7 +138,8 @@ def _explanation(
         structs: Those of their structs that C++ defines.
     """
     first_error = _ERROR.search(log)
-    # Errors in the source may follow from a first error in an included header.
+    # Errors in the source may follow from a first error in an included header. A log may name the source with
+    # the folder `nvrtc.NOWHERE`, which is "/".
     if first_error is None or first_error[1].removeprefix("/") != _SOURCE_NAME:
         return ""
     line_number, reason = int(first_error[2]), first_error[3]

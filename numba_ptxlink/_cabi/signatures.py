@@ -145,32 +145,32 @@ def _structs(ctype: CType) -> Iterator[Struct]:
     if isinstance(ctype, Struct) and not ctype.existing:
         yield ctype
     elif isinstance(ctype, Struct):
-        within = nested_types([ctype], with_members=True)
+        within = nested_types([ctype], inside_existing=True)
         yield from (part for part in within if isinstance(part, Struct) and part.existing)
 
 
-def nested_types(types: Iterable[CType], *, with_members: bool = False) -> Iterator[CType]:
+def nested_types(types: Iterable[CType], *, inside_existing: bool = False) -> Iterator[CType]:
     """
     Yield *types* and all types that they contain or point to, each once, parts first.
 
     Args:
         types: The types to begin with.
-        with_members: Whether the types of members are yielded even for structs that C++ defines.
+        inside_existing: Whether the types inside of structs that C++ defines are yielded, too.
     """
     seen: set[CType] = set()
     for ctype in types:
-        yield from _walk(ctype, seen, with_members=with_members)
+        yield from _walk(ctype, seen, inside_existing=inside_existing)
 
 
-def _walk(ctype: CType, seen: set[CType], *, with_members: bool) -> Iterator[CType]:
+def _walk(ctype: CType, seen: set[CType], *, inside_existing: bool) -> Iterator[CType]:
     if ctype in seen:
         return
     seen.add(ctype)
-    if with_members or not (isinstance(ctype, Struct) and ctype.existing):
+    if inside_existing or not (isinstance(ctype, Struct) and ctype.existing):
         members = (member.type for member in getattr(ctype, "members", ()))
         contained = (getattr(ctype, "element", None), getattr(ctype, "target", None), *members)
         for part in filter(None, contained):
-            yield from _walk(part, seen, with_members=with_members)
+            yield from _walk(part, seen, inside_existing=inside_existing)
     yield ctype
 
 
@@ -212,8 +212,8 @@ def unaligned_member(ctype: CType) -> str | None:
     at offset 0 of a parameter with alignment 1 by `ld.param.u64`. The device traps, or moves other bytes.
     Kernels are not affected: their parameters are read by accesses that are no larger than the alignment.
     """
-    # The first 16 elements of an array suffice: whether a later one is aligned depends on its offset modulo
-    # 16, which one of them has, too.
+    # The first 16 elements of an array suffice: whether an element is aligned depends on its offset modulo
+    # 16, and later elements repeat these values.
     for path, offset, part in walk_members(ctype, max_elements=_MAX_ALIGNMENT):
         has_no_parts = not isinstance(part, (Array, Struct))
         if has_no_parts and (offset % part.align or part.align > ctype.align):
@@ -250,7 +250,7 @@ def check_ptx(signature: Signature, option: str = "emit=['ltoir']") -> None:
 
 def describe(types: Iterable[CType]) -> dict[str, dict[str, Any]]:
     """Return the manifest's entries for *types* and the types of their members, by C names, members first."""
-    return {part.name: _type_entry(part) for part in nested_types(types, with_members=True)}
+    return {part.name: _type_entry(part) for part in nested_types(types, inside_existing=True)}
 
 
 def parameters(params: Sequence[tuple[str, CType]], *, kernel: bool) -> list[dict[str, Any]]:

@@ -261,7 +261,7 @@ class Struct(CType):
 
     @property
     def fingerprint(self) -> int:
-        """A CRC-32 of the definition, equal for equal definitions."""
+        """A CRC-32 of the definition, by which headers recognise two different structs of one name."""
         members = ";".join(f"{member.offset}:{member.type.declare(member.name)}" for member in self.members)
         return zlib.crc32(f"{self.size},{self.align},{self.packed};{members}".encode())
 

@@ -204,7 +204,7 @@ def build(
     Return the code of *kinds* for one architecture, with the link files of the functions merged in.
 
     Args:
-        group: The functions.
+        group: All functions of the export, compiled to PTX.
         kinds: The kinds of code: "ptx", "ltoir", "cubin".
         options: The options of the export.
         dispensable: The members of *kinds* that are left out if the toolkit cannot make them.

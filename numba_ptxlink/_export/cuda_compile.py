@@ -112,7 +112,7 @@ def _compile(
     """Return the code, as text or bytes, and the result type; the arguments are those of `compile_c_abi`."""
     output, is_kernel = arguments["output"], not arguments["device"]
     function = wrapped_function(arguments["pyfunc"]) or arguments["pyfunc"]
-    # As in Numba: `opt` of the call, or else `opt_level` of the dispatcher, which is 3 by default.
+    # `opt` of the call decides, or else `opt_level` of the dispatcher, whose default in Numba is 3.
     is_optimised = (
         dispatcher_options.get("opt_level", 3) != 0 if arguments["opt"] is None else bool(arguments["opt"])
     )

@@ -96,7 +96,7 @@ def is_unchanged(file: LinkFile) -> bool:
 
 def compile_files(
     files: Iterable[LinkFile],
-    missing: Mapping[str, Prototype],
+    undefined: Mapping[str, Prototype],
     arch: Arch,
     tag: str,
     callers: Mapping[str, str],
@@ -106,10 +106,11 @@ def compile_files(
 
     Args:
         files: The files that the functions link.
-        missing: The undefined functions by name; only shims that define one of them are compiled.
+        undefined: The functions that are called and not defined, by name; only shims that define one of them
+            are compiled.
         arch: The GPU to generate code for.
         tag: The suffix of the private names (new symbols), which differs between exports.
-        callers: The title of the caller of each undefined function, for messages.
+        callers: The title of the caller of each of these functions, for messages.
 
     Returns:
         Name and LTO-IR of each file, and the private names of called functions by their symbols.
@@ -118,16 +119,16 @@ def compile_files(
         LinkError: NVRTC could not compile a file, or a call has another prototype than the function.
         ExportError: A function needs Numba's memory manager.
     """
-    if not missing:  # The functions call no function of a file.
+    if not undefined:  # The functions call no function of a file.
         return [], {}
-    memory_functions = sorted(name for name in missing if name.startswith("NRT_") and name not in callers)
+    memory_functions = sorted(name for name in undefined if name.startswith("NRT_") and name not in callers)
     if memory_functions:
         raise ExportError(
             f"The functions allocate arrays or count references ({', '.join(memory_functions)}), and an "
             "export does not contain Numba's memory manager; export without NUMBA_CUDA_ENABLE_NRT, and pass "
             "arrays as arguments."
         )
-    ltoir_files, shims_by_source = _select_code(files, missing)
+    ltoir_files, shims_by_source = _select_code(files, undefined)
     file_symbols: list[Symbol] = []
     defined_symbols: set[str] = set()
     sources = []
@@ -136,17 +137,17 @@ def compile_files(
         sources.append((source, name, folders))
         defined_symbols |= shims_by_symbol.keys()
         if not shims_by_symbol:
-            # Compile a file of the user to PTX, too, to see its symbols.
+            # The user wrote the file: compile it to PTX, too, to see its symbols.
             ptx = compile_source(source, name, arch, folders, output=PTX)
             file_symbols += symbols(Input(PTX, name, ptx, compiled=True))
     defined_symbols |= {symbol.name for symbol in file_symbols if symbol.is_strong}
     calls = [
         Symbol(callers.get(name, "the functions"), name, "func", defined=False, prototype=prototype)
-        for name, prototype in missing.items()
+        for name, prototype in undefined.items()
     ]
     check_declarations_agree([*file_symbols, *calls])
     # Called functions are renamed by the symbol that the caller uses, others by their name in C++.
-    called_symbols = missing.keys() & defined_symbols
+    called_symbols = undefined.keys() & defined_symbols
     old_names = sorted({*map(_identifier, defined_symbols - called_symbols), *called_symbols})
     private_names = {name: f"{name}_{tag}" for name in old_names}
     compiled_files, private_names = _compile_renamed(sources, private_names, arch)
@@ -190,12 +191,13 @@ def _compile_renamed(
 
 
 def _select_code(
-    files: Iterable[LinkFile], missing: Mapping[str, Prototype]
+    files: Iterable[LinkFile], undefined: Mapping[str, Prototype]
 ) -> tuple[set[tuple[str, bytes]], dict[_SourceKey, dict[str, str]]]:
     """
-    Return name and LTO-IR of files in LTO-IR, and the shims that define *missing* functions, for each source.
+    Return name and LTO-IR of the files in LTO-IR, and the called shims of each source in CUDA C++.
 
-    A source without shims, which the user wrote, has an empty dictionary.
+    Called are the *undefined* functions. A source without shims, which the user wrote, has an empty
+    dictionary.
     """
     ltoir_files: set[tuple[str, bytes]] = set()
     # A function's link file also has the shims of all functions that the process compiled before it.
@@ -205,7 +207,7 @@ def _select_code(
             ltoir_files.add((file.name, file.content))
         elif file.kind == CU:
             head, all_shims = shims.split(file.content.decode(errors="surrogateescape"))
-            called_shims = {name: all_shims[name] for name in missing.keys() & all_shims.keys()}
+            called_shims = {name: all_shims[name] for name in undefined.keys() & all_shims.keys()}
             if called_shims or not all_shims:
                 key = (head, PurePath(file.name).name, _folders(file))
                 shims_by_source.setdefault(key, {}).update(called_shims)
@@ -321,6 +323,7 @@ def merge_ptx(
     """
     names = sorted(signature.name for signature in signatures if not signature.kernel)
     kernels = sorted(signature.name for signature in signatures if signature.kernel)
+    # The kernel only takes addresses, so that the types in these declarations do not matter.
     declarations = "".join(f'extern "C" __device__ int {name}();\n' for name in names)
     body = "".join(f"{_KEEPER}_p[{index}] = (void*)&{name};\n" for index, name in enumerate(names))
     keeper_source = f'extern "C" __global__ void {_KEEPER}(void** {_KEEPER}_p) {{\n{body}}}\n'

@@ -44,7 +44,8 @@ class Source:
     Args:
         name: The path of the file, or the full name of the module.
         is_module: Whether *name* is that of a module.
-        will_be_written: Whether the caller writes the files of the export, which is made in memory.
+        will_be_written: Whether the caller writes the files of the export later, from memory. If so, nvcc may
+            be called to check the header.
     """
 
     name: str
@@ -115,7 +116,7 @@ def _import_source(source: Source, front_end: str | None) -> Loaded:
     stem, name, path_front, path_back = (
         _module_location(source.name) if source.is_module else _file_location(Path(source.name))
     )
-    # A folder of installed packages stays behind the standard library in `sys.path`.
+    # A folder of installed packages is in `sys.path` already, behind the standard library: leave it there.
     if not _is_within_package_folders(path_front):
         sys.path[:] = [str(path_front), *sys.path, *path_back]
     _compile_from_source()

@@ -52,7 +52,7 @@ class Udf(Marked):
         signature: The Numba signature.
         abi_options: The C name, and the other options that `abi_info` of `cuda.compile` has as well.
         front_end: The name of the front end; None to choose it by the types and functions that are used.
-        launch_bounds: The launch bounds of a kernel.
+        launch_bounds: The launch bounds of a kernel; None for none.
         cxx: The decorator's options for C++, which `CxxOptions.of` reads.
     """
 

@@ -114,8 +114,10 @@ def build_in_memory(groups: Sequence[Group], request: Request, files: Iterable[P
     codes, left_out = compile_code(groups, request)
     host = None
     if HOST in request.requested_kinds:
+        # The PTX of any architecture will do.
         host = host_versions(stem, declarations, codes[0].artifacts[PTX].decode())
         declarations, left_out = host.declarations, [*left_out, *host.left_out]
+    # The PTX prototype and the C signature of each undefined function.
     externs_by_name = {name: extern for code in codes for name, extern in code.externs.items()}
     externs = [externs_by_name[name] for name in sorted(externs_by_name)]
     extern_signatures = [signature for _, signature in externs if signature]
@@ -185,7 +187,8 @@ def _manifest(
     libraries = ["nvvm", "nvrtc"]
     if any(code.merged for code in codes):
         libraries.append("nvjitlink")
-    # Artifacts for all architectures, whose key has "" for the architecture, contain a fat binary.
+    # The key of an artifact for all architectures has "" for the architecture. These artifacts contain a fat
+    # binary, except for the host file.
     if any(not arch for _, arch in artifacts.files):
         libraries.append("nvfatbin")
     tools = map(find.package_name, ("nvidia-nvvm", "nvidia-nvfatbin"))
