@@ -146,13 +146,20 @@ def compile_files(
         for name, prototype in undefined.items()
     ]
     check_declarations_agree([*file_symbols, *calls])
-    # Called functions are renamed by the symbol that the caller uses, others by their name in C++.
     called_symbols = undefined.keys() & defined_symbols
-    old_names = sorted({*map(_identifier, defined_symbols - called_symbols), *called_symbols})
-    private_names = {name: f"{name}_{tag}" for name in old_names}
+    shim_names = {name for shims_by_symbol in shims_by_source.values() for name in shims_by_symbol}
+    # Macros rename C++ names. A shim has the name that is its symbol.
+    cxx_names = {
+        symbol: symbol if symbol in shim_names else _identifier(symbol) for symbol in defined_symbols
+    }
+    private_names = {name: f"{name}_{tag}" for name in sorted({*cxx_names.values()})}
     compiled_files, private_names = _compile_renamed(sources, private_names, arch)
-    renamed_symbols = called_symbols & private_names.keys()
-    return sorted(ltoir_files | compiled_files), {name: private_names[name] for name in renamed_symbols}
+    private_symbols = {
+        symbol: _renamed_symbol(symbol, cxx_names[symbol], private_names[cxx_names[symbol]])
+        for symbol in called_symbols
+        if cxx_names[symbol] in private_names and (symbol in shim_names or not _is_nested(symbol))
+    }
+    return sorted(ltoir_files | compiled_files), private_symbols
 
 
 def _compile_renamed(
@@ -227,6 +234,18 @@ def _identifier(symbol: str) -> str:
     """Return the C++ name of a function outside of namespaces and classes; other symbols unchanged."""
     match = _MANGLED.fullmatch(symbol)
     return match["rest"][: int(match["length"])] if match else symbol
+
+
+def _is_nested(symbol: str) -> bool:
+    """Return whether *symbol* is that of a function in a namespace or class, which no macro renames."""
+    return symbol.startswith("_Z") and _MANGLED.fullmatch(symbol) is None
+
+
+def _renamed_symbol(symbol: str, name: str, new_name: str) -> str:
+    """Return *symbol* with another C++ name: "_Z5twicef" becomes "_Z7twice_af" for "twice" and "twice_a"."""
+    if symbol == name:
+        return new_name
+    return f"_Z{len(new_name)}{new_name}{symbol.removeprefix(f'_Z{len(name)}{name}')}"
 
 
 def rename_functions(modules: Iterable[str], private_names: Mapping[str, str]) -> list[str]:

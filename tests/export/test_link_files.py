@@ -188,3 +188,20 @@ def test_files_that_call_each_other(tmp_path):
     assert {"first"} == strong(artifact(first, "ptx"))
     files = [artifact(export, "ltoir") for export in (first, second)]
     assert b"caller" in pl.link(CALLER, *files, arch="sm_90", lto=True).cubin
+
+
+@pytest.mark.parametrize("symbol", ["_Z5twicef", "_ZN2ns6thriceEf"])
+def test_a_file_defines_a_function_with_cxx_linkage(tmp_path, symbol):
+    """A call by a mangled name finds the definition, whether macros can rename it or not."""
+    source = """
+        __device__ float twice(float x) { return 2 * x; }
+        namespace ns { __device__ float thrice(float x) { return 3 * x; } }
+    """
+    function = cuda.declare_device(symbol, "float32(float32)", abi="c", link=cuda.CUSource(source))
+    first = exported(tmp_path, "first", function)
+    second = exported(tmp_path, "second", function)
+    assert (2 if "twice" in symbol else 3) * 10 + 1 == pl.load(first, device="cpu").first(10)
+    assert {"first"} == strong(artifact(first, "ptx"))
+    assert "_Z5twicef" not in strong(artifact(first, "ltoir"))
+    linked = pl.link(CALLER, *(artifact(export, "ptx") for export in (first, second)), arch="sm_90")
+    assert b"caller" in linked.cubin
