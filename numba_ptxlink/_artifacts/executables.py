@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from .target_release import TargetRelease
 
-    Part = tuple[Arch, bytes, Sequence[str]]
+    ArchCode = tuple[Arch, bytes, Sequence[str]]
     """The code for one architecture: the PTX, and the symbols that it uses and does not define."""
     Member = tuple[str, Arch, str, bytes]
     """A member of a fat binary: the kind, the architecture, the name and the code."""
@@ -84,20 +84,20 @@ def missing_definition_reason(undefined: Collection[str], target_release: Target
 
 def pack(
     stem: str,
-    parts: Sequence[Part],
+    arch_codes: Sequence[ArchCode],
     kernels: Sequence[Signature],
     *,
     options: Options,
     target_release: TargetRelease | None = None,
 ) -> Executable:
     """
-    Make the fat binary of *parts*. Needs no driver.
+    Make the fat binary of *arch_codes*. Needs no driver.
 
     If no compiler for the target release is installed, the driver compiles the PTX.
 
     Args:
         stem: The beginning of the members' names.
-        parts: The code for each architecture.
+        arch_codes: The code for each architecture.
         kernels: The kernels of the export.
         options: The options of the compilers of the machine code.
         target_release: The CUDA release that the fat binary is for; None for that of the installed tools.
@@ -108,7 +108,7 @@ def pack(
     """
     if not kernels:
         raise ExportError("The export has no kernel to launch; mark one with @kernel(signature).")
-    undefined_symbols = {name for _, _, undefined in parts for name in undefined}
+    undefined_symbols = {name for _, _, undefined in arch_codes for name in undefined}
     if cause := missing_definition_reason(undefined_symbols, target_release):
         raise ExportError(
             f"{cause}, and code that a driver loads has to be complete; name the file that defines it by "
@@ -118,7 +118,7 @@ def pack(
     members: list[Member] = []
     minimums: list[tuple[str, MinimumRelease]] = []
     tools: dict[str, None] = {}
-    for arch, ptx, undefined in parts:
+    for arch, ptx, undefined in arch_codes:
         if undefined:
             # The undefined functions are those of the device runtime, which a driver does not have: link them
             # here. The PTX is added for the CPU device of this package, which has these functions.

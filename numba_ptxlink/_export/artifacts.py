@@ -214,6 +214,7 @@ class _Packing:
             for code in codes
             for kind, content in code.artifacts.items()
         ]
+        # By kind and architecture; `compilers` has all compilers of a kind in one text.
         self.compiler_of = {
             (kind, code.arch.sm): tool for code in codes for kind, tool in code.compilers.items()
         }

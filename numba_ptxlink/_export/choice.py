@@ -157,6 +157,8 @@ def choose_front_end(function: Marked, requested_front_end: str | None = None) -
     """
     Return the front end of *function*.
 
+    The first of these that exists decides; 1 and 2 must not contradict each other:
+
     1. `front_end=` of the decorator, or *requested_front_end*.
     2. The owner of a type of the signature, or of a function or module that *function* or a callee uses.
     3. The owner of objects in the function's scope, if all have the same owner.

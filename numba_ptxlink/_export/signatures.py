@@ -123,6 +123,7 @@ def map_collecting_errors(function: Callable[[T], R], items: Iterable[T]) -> lis
         try:
             results.append(function(item))
         except PtxlinkError as error:
+            # A `Udf` and a `LoweredFunction` have a location, a `ResolvedFunction` that of its `udf`.
             location = getattr(getattr(item, "udf", item), "location", "")
             error.args = (with_location(location, error),)
             errors.append(error)

@@ -41,7 +41,8 @@ log = logging.getLogger(__name__)
 
 # Most file systems allow 255 bytes for a name, and endings such as ".sm_100a.ltoir" have up to 19.
 _MAX_STEM_BYTES = 200
-# Such as "my_udfs-1.2". "a.launch" is refused: its header would replace a.launch.h of the export "a".
+# Such as "my_udfs-1.2", without a blank or dot at the end. "a.launch" is refused: its header would replace
+# a.launch.h of the export "a".
 _STEM = re.compile(r"(?!.*\.(?:launch|kernels)$)\w(?:[\w .+=@-]*[\w+=@-])?")
 
 
