@@ -21,6 +21,7 @@ HEADER = struct.Struct("<IHHQ")
 """The header of a fat binary: magic, version, size of the header, and size of all members after it."""
 # The header of a member: kind, version, size of the header, size of the content with padding, size of
 # compressed content without padding, compute capability, flags, and size of the content when decompressed.
+# The meaning of the other fields (`8x`) is not known.
 _MEMBER = struct.Struct("<HHIQI8xI8xQ8xQ")
 _PTX_KIND = 1
 # Bits of the flags of a member: how its content is compressed.

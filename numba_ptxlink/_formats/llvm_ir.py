@@ -45,7 +45,7 @@ class NvvmDialect(enum.Enum):
         return "ptr" if self.is_opaque else f"{target}*"
 
     def adapt_byval(self, modules: Iterable[str]) -> list[str]:
-        """Return *modules* with the types of `byval(%"Particle")` only if pointers are opaque."""
+        """Return *modules* with `byval(%"Particle")` in this dialect, which may have only `byval`."""
         return [module if self.is_opaque else _TYPED_BYVAL.sub("byval", module) for module in modules]
 
 
@@ -53,7 +53,8 @@ def declared_types(text: str) -> dict[str, tuple[str, ...]]:
     """
     Return the functions that *text* declares, with their types: of the result, and of each parameter.
 
-    The types are "ptr" for pointers, "byval" for structs that are passed in memory, and others as written.
+    The types are "ptr" for pointers, "byval" for structs that are passed or returned in memory, and others as
+    written.
     """
     # Deferred: most users of this module read no types.
     from .llvm_types import split

@@ -187,6 +187,7 @@ def split(text: str) -> tuple[list[str], str]:
     """
     parts = []
     start = 0
+    # The brackets that close the open ones, the innermost last.
     closings = [")"]
     for index, char in _outside_quotes(text):
         if char in _CLOSING:

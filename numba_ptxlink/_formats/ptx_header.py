@@ -10,10 +10,10 @@ from numba_ptxlink._arch import PtxVersion
 HEADER_DIRECTIVES = (".version", ".target", ".address_size")
 # The usual beginning of compiled PTX, read without the lexer: comments of one line, and the three directives
 # in this order. For example: `.version 9.0 .target sm_90, debug .address_size 64`.
-_TARGET = r"[A-Za-z_]\w*"
+_TARGET_WORD = r"[A-Za-z_]\w*"
 _USUAL = (
     r"\s*(?://[^\n]*\n\s*)*\.version\s+(\d{1,3})\.(\d{1,3})\s+"
-    rf"\.target\s+({_TARGET}(?:\s*,\s*{_TARGET})*)\s+\.address_size\s+(\d{{1,3}})\s"
+    rf"\.target\s+({_TARGET_WORD}(?:\s*,\s*{_TARGET_WORD})*)\s+\.address_size\s+(\d{{1,3}})\s"
 )
 
 

@@ -107,7 +107,8 @@ def _unknown_registers(
     readers: dict[ptx.Register, list[ptx.Register]] = {}
     newly_unknown: list[ptx.Register] = []
     pending, seen = list(bases), set(bases)
-    # The writers of each register, once its name is in `resolved_names`.
+    # The writers of each register, once its name is in `resolved_names`; under None, those of undeclared
+    # names.
     writers_of: dict[ptx.Register | None, list[tuple[ptx.Instruction, ptx.Scope]]] = {}
     resolved_names: set[str] = set()
     while pending:

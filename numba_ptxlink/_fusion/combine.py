@@ -266,9 +266,10 @@ def _rename_clashes(
     clashes = []
     for module_symbols in symbols:
         private = {name for name, linkage in module_symbols if not linkage}
-        # The linkage of a kernel or an alias may be on its forward declaration only: the name is not private.
-        shared = {name for name, linkage in module_symbols if linkage}
-        clashes.append({name for name in private - shared if counts[name] > 1})
+        # A name may also occur with a linkage, as that of an alias, whose function is declared without one:
+        # it is not private then.
+        public = {name for name, linkage in module_symbols if linkage}
+        clashes.append({name for name in private - public if counts[name] > 1})
     if not any(clashes):
         return [*modules]
     # A new name, such as f__0, has the index of its module after a suffix that no module contains.
@@ -364,6 +365,9 @@ def _choose_definition(
 ) -> tuple[ptx.Variable, str]:
     """
     Return the definition among two entries of one name; for two declarations, the more aligned one.
+
+    An entry is a variable with the text that declares or defines it. Either input may rely on the alignment
+    that it declares.
 
     Raises:
         NotCombinedError: The entries contradict each other.

@@ -202,13 +202,20 @@ class _Inliner:
                 f"{name}: {calls} through a pointer: the function is known only at run time"
             )
         body.statements = ptx.apply_edits(body.statements, edits)
-        # Functions that call this one inline its new statements.
+        # Functions that call this one inline its new statements, by a new analysis.
         if edits and self._call_counts[name]:
             self._bodies[name] = Body(body.function, body.statements)
         return bool(edits)
 
     def _not_inlined_reasons(self, name: str, site: CallSite, size: int) -> Iterator[str]:
-        """Yield why a call in the function *name*, which has *size* instructions by now, is not inlined."""
+        """
+        Yield the reasons why a call is not inlined; none if it can be.
+
+        Args:
+            name: The function that contains the call.
+            site: The call.
+            size: The number of instructions of that function, with those of calls inlined so far.
+        """
         callee = self._bodies.get(site.callee)
         if callee is None:
             target = self._aliases.get(site.callee)
@@ -236,6 +243,7 @@ class _Inliner:
             ValueError: An access of the call's variables cannot be replaced; the message is the reason.
         """
         callee = self._bodies[site.callee]
+        # The number of calls inlined so far makes the names of this call unique.
         prefix = f"{self._prefix}{self._count}_"
         caller_edits: Edits = {}
         callee_edits: Edits = {}
@@ -345,7 +353,7 @@ def _with_address_of(name: str, address_move: ptx.Statement) -> ptx.Instruction:
 
 
 def _local_access(name: str, access: Access) -> list[ptx.Statement]:
-    """Return *access* as a load or store of the local variable *name*, as `ld.local.v2.f32` for `.v2.f32`."""
+    """Return *access* to the local variable *name*, such as `ld.local.v2.f32 {%f1, %f2}, [name+8]`."""
     vector = f".v{len(access.values)}" if len(access.values) > 1 else ""
     value = f"{{{', '.join(access.values)}}}" if vector else access.values[0]
     operands = f"[{name}+{access.offset}]", value
@@ -372,7 +380,7 @@ def _as_block(callee: Body, prefix: str, edits: Edits) -> list[ptx.Statement]:
 
 
 def _under_guard(call: ptx.Instruction, prefix: str, block: list[ptx.Statement]) -> list[ptx.Statement]:
-    """Return *block*, in place of *call*, with a branch around it if the call has a predicate."""
+    """Return *block*, which replaces *call*; if the call has a predicate, a branch skips the block."""
     if not call.guard:
         return block
     # The opposite of "@%p1 " is "@!%p1 ".

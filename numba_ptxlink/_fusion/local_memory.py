@@ -90,6 +90,7 @@ def promote_local_memory(body: Sequence[ptx.Statement], prefix: str) -> Sequence
     _record_uses(uses, slots)
     for slot_index, slot in enumerate(slots.values()):
         if not slot.escapes:
+            # If registers replace the variable, its declaration is not aligned but replaced.
             try:
                 edits |= _register_edits(slot, f"%{prefix}l{slot_index}_")
             except ValueError:
@@ -104,8 +105,9 @@ def _align(declaration: ptx.Declaration) -> ptx.Declaration:
     if not 0 < variable.alignment < STACK_ALIGNMENT:
         return declaration
     vector = f".v{variable.vector_length} " if variable.vector_length > 1 else ""
-    names = declaration.text[variable.start - declaration.start :]
-    return ptx.declaration(f".local .align {STACK_ALIGNMENT} {vector}.{variable.type} {names}")
+    # From the first name to the semicolon, such as `a[4], b;`.
+    declarators = declaration.text[variable.start - declaration.start :]
+    return ptx.declaration(f".local .align {STACK_ALIGNMENT} {vector}.{variable.type} {declarators}")
 
 
 def _record_uses(uses: Sequence[_Use], slots: Mapping[ptx.Register, MemorySlot]) -> None:

@@ -34,7 +34,7 @@ VECTOR_LENGTHS = {"v2": 2, "v4": 4, "v8": 8}
 
 # An element of type b128.
 _MAX_ACCESS_BYTES = 16
-# An element of 128 bits covers two pieces or more.
+# PTX before version 8.3 has no registers of 128 bits: an element of that size covers two pieces or more.
 _MAX_PIECE_BYTES = 8
 _WORD_BYTES = 4
 # Moves have no 8-bit form, so a piece of one byte is the lower half of a register of 16 bits.
@@ -52,8 +52,8 @@ class Access:
         offset: The offset from the start of the variable in bytes.
         type: The type of an element without its dot, such as "f32".
         values: The operands that are loaded or stored, one for each element.
-        bits: The width of the register that each operand is; None for an immediate, and for `_`, which
-            discards an element.
+        bits: The width in bits of each operand's register; None for an immediate, and for `_`, which discards
+            an element.
     """
 
     guard: str
@@ -180,8 +180,9 @@ class RegisterPieces:
     """
     The registers that hold the bytes of a variable.
 
-    Accesses are aligned and their sizes are powers of two, so any two are nested or disjoint. The range of an
-    access is halved until it contains no smaller access; each part is a piece, which one register holds.
+    Elements have sizes that are powers of two, and others than aligned ones are refused, so the ranges of any
+    two elements are nested or disjoint. A range is halved until it contains no smaller range of an element;
+    each part is a piece, which one register holds.
 
     Args:
         prefix: The prefix of the registers' names.
@@ -195,6 +196,7 @@ class RegisterPieces:
     def __init__(self, prefix: str, size: int, accesses: Iterable[Access]) -> None:
         self._prefix = prefix
         self._ranges = {access_range for access in accesses for access_range in access.ranges}
+        # Each of these ranges contains a smaller range of an element.
         self._ranges_to_halve = {outer for inner in self._ranges for outer in _enclosing_ranges(*inner)}
         # The register of each piece, by the offset and the size of the piece in bytes.
         self._pieces: dict[tuple[int, int], str] = {}
@@ -250,7 +252,7 @@ class RegisterPieces:
         return moves.statements()
 
     def _split(self, offset: int, size: int) -> None:
-        """Add the pieces of the range with this offset and size."""
+        """Add the pieces of the range with this offset and size, unless a larger range has added them."""
         if size > _MAX_PIECE_BYTES or (offset, size) in self._ranges_to_halve:
             self._split(offset, size // 2)
             self._split(offset + size // 2, size // 2)
@@ -284,6 +286,7 @@ class _Moves:
     def load(self, target: str, bits: int, element_type: str, offset: int, size: int) -> None:
         """Move *size* bytes at *offset* to *target*, extended to its *bits* as `ld` does."""
         source = self._join(offset, size)
+        # A byte is the lower half of its piece, so it is always extended.
         sign = "s" if element_type[0] == "s" else "u"
         if size == 1 or bits > size * 8:
             self._add(f"cvt.{sign}{bits}.{sign}{size * 8}", target, source)

@@ -1,5 +1,5 @@
 """
-The tools that make machine code, as rows of one table, and the device runtime, which linkers add.
+The tools that make machine code, as rows of one table, and the device runtime, which a link may need.
 
 nvPTXCompiler is a part of this package, and the other tools are those of the installed toolkit. A linker, and
 a program such as cuobjdump, reads cubins of its own release and of older ones. A driver loads cubins of all

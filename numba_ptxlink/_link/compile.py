@@ -234,10 +234,13 @@ def _assertions_for(
     if not (exports or linked_functions or required_definitions):
         return None
     found_includes = options.find_includes(source.code, _folder_of(source))
-    toolkit = tuple(f"{folder}/" for folder in (*nvrtc.toolkit_include_dirs(), nvrtc.INCLUDE_DIR))
+    # The headers of the toolkit and of this package declare no function of an export.
+    excluded_folders = tuple(f"{folder}/" for folder in (*nvrtc.toolkit_include_dirs(), nvrtc.INCLUDE_DIR))
     header_texts = {name: includes.encode(text) for name, text in options.headers}
     header_texts |= {
-        path: Path(path).read_bytes() for path in found_includes.files if not path.startswith(toolkit)
+        path: Path(path).read_bytes()
+        for path in found_includes.files
+        if not path.startswith(excluded_folders)
     }
     generated_headers = {
         path: header for path, text in header_texts.items() if (header := manifests.parse_header(path, text))

@@ -1,8 +1,8 @@
 """
 Link kernels for the linkers of the front ends, count the links, and compile the CUDA C++ that kernels link.
 
-The import of this module imports neither a tool nor a compiler, since a compiler may import this module while
-the compiler itself is being imported.
+The import of this module imports neither a tool nor a front end, since a front end may import this module
+while the front end itself is being imported.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Plan a link: choose the tool that makes the machine code, its flags, and the rea
 A tool is taken if it can compile or link the inputs, reads their PTX, supports the GPU, and makes code that
 the reader accepts: the first such tool of `backends.TOOLS`. nvPTXCompiler comes first; it compiles one PTX
 module. Cubins of nvPTXCompiler may be too new: drivers of an older major version reject them, and cuobjdump
-13.0 and 13.2 fail on line numbers of 13.5. Then the nvJitLink of the environment is taken.
+13.0 and 13.2 fail on line numbers of 13.5. In these cases the nvJitLink of the environment is taken.
 """
 
 from __future__ import annotations
@@ -190,6 +190,7 @@ def _choose_tool(
     """Return the requested tool; else a compiler if there is one PTX and nothing to link, or a linker."""
     compiler = environment.tools[0]
     unsupported_inputs = compiler.unsupported_inputs(fusion.inputs, options, makes_ptx=makes_ptx)
+    # The summary then says why the PTX inputs are not merged.
     if len(fusion.inputs) > 1 and not fusion.merged_names:
         unsupported_inputs = ", ".join(filter(None, (unsupported_inputs, fusion.summary)))
     if options.tool == compiler.name and unsupported_inputs:

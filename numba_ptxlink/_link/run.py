@@ -224,6 +224,7 @@ def compile_one_ptx(ptx: bytes, target: Target, options: Options) -> tuple[bytes
     link_plan = plan(Fusion.unmerged([Input(PTX, "code.ptx", ptx)]), target, options)
     log.info("%s", link_plan)
     if link_plan.compatibility_warning and options.relocatable:
+        # Relocatable code has this warning only if a linker is installed: (0, 0) is never used.
         _, release = CURRENT_ENVIRONMENT.linker() or (None, (0, 0))
         log.warning(
             "%s, and no other tool compiles the PTX for %s; `pip install '%s'` installs the ptxas of CUDA %s",
@@ -257,6 +258,7 @@ def _retry_inputs(failed: Plan, error: PtxlinkError) -> Fusion | None:
             if fusion.merged_names
             else Fusion.unmerged(sources, fusion.summary)
         )
+    # If the caller requests nvPTXCompiler, several inputs cannot be linked unmerged.
     if not fusion.merged_names or (options.tool != "auto" and len(fusion.sources) > 1):
         return None
     cause = next(iter(re.findall(_ERROR, error.log)), str(error).partition("\n")[0])
@@ -321,6 +323,7 @@ def _run_ptxas(link_plan: Plan) -> cache.Entry:
     """Assemble the single PTX of *link_plan* by the newest ptxas up to the planned release."""
     from numba_ptxlink._tools import programs
 
+    # The plan has the release of an installed ptxas, so that there is a result.
     path, _ = cast("tuple[str, Any]", programs.newest_ptxas(link_plan.release or (0, 0)))
     (ptx,) = link_plan.inputs
     key = cache.Key.of(
