@@ -297,8 +297,8 @@ class TargetRelease:
             archs: The architectures.
         """
         left_out = []
-        is_newer = any(self._is_newer(_ltoir_release(arch)) for arch in archs)
-        if LTOIR in kinds and is_newer and nvvm.newest(self.release) is None:
+        needs_older_nvvm = any(self._is_newer(_ltoir_release(arch)) for arch in archs)
+        if LTOIR in kinds and needs_older_nvvm and nvvm.newest(self.release) is None:
             left_out.append(self._missing_nvvm())
         # Cubins of exports are relocatable, so that C++ programs can link them.
         if CUBIN in kinds and (reason := unavailable_reason(self.release, Options(relocatable=True))):

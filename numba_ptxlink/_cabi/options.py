@@ -53,7 +53,7 @@ class AbiOptions:
     @classmethod
     def of(cls, abi_info: object) -> AbiOptions:
         """
-        Read and check an `abi_info` mapping, as of `numba.cuda.compile`: unknown keys are ignored.
+        Read and check an `abi_info` mapping, as of `numba.cuda.compile`. An unknown key is a warning.
 
         Raises:
             AbiError: *abi_info* is not a mapping, its name is not an identifier of PTX, or a value is

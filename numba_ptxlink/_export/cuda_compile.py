@@ -53,6 +53,7 @@ def compile_c_abi(
         ExportError: A compiler refused the function.
     """
     abi_info, output = arguments["abi_info"], arguments["output"]
+    # The keys of `abi_info` that Numba does not have.
     package_keys = [
         key for key in (*DECORATOR_OPTIONS, "aggregates") if isinstance(abi_info, Mapping) and key in abi_info
     ]
@@ -64,7 +65,8 @@ def compile_c_abi(
     if arguments["abi"] != "c" or abi_info is None or output not in (PTX, LTOIR):
         return None
     abi_options = abi.AbiOptions.of(abi_info)
-    # Front ends themselves have no kernels with the C ABI, and do not know these keys of abi_info.
+    # Front ends themselves have no kernels with the C ABI, do not know these keys of abi_info, and pass
+    # structs as aggregates="flat" does.
     needs_package = (
         not arguments["device"]
         or any(key in abi_info for key in DECORATOR_OPTIONS)

@@ -150,13 +150,13 @@ def _resolve(udf: Udf, front_end: FrontEnd) -> ResolvedFunction:
     symbol, overload = udf.name, ""
     if udf.cxx.namespace and not udf.is_kernel:
         # C++ ignores `restrict` and the result, which may be unknown yet, when it compares overloads.
-        unrestricted = [param._replace(restrict=False) for param in params]
-        c_types = abi.c_signature(udf.name, front_end.types.void, unrestricted, names=names).params
-        type_names = ", ".join(c_type.name for _, c_type in c_types)
+        unrestricted_params = [param._replace(restrict=False) for param in params]
+        c_params = abi.c_signature(udf.name, front_end.types.void, unrestricted_params, names=names).params
+        type_names = ", ".join(c_type.name for _, c_type in c_params)
         overload = f"{udf.cxx.namespace}::{udf.function.__name__}({type_names})"
         if udf.is_overloadable:
             # The C name contains abbreviations of the types, which differ if the types differ in C++.
-            codes = [c_type.code for _, c_type in c_types]
+            codes = [c_type.code for _, c_type in c_params]
             symbol = cnames.closest_legal_name("_".join([*udf.cxx.namespace.split("::"), udf.name, *codes]))
     return ResolvedFunction(udf, front_end, params, result, names, symbol, overload)
 
@@ -218,6 +218,7 @@ def _typed_signature(udf: Udf, front_end: FrontEnd) -> Any:
     """
     signature = udf.signature
     if isinstance(signature, tuple):
+        # Entries that stand for no type are left to `normalize` of the front end, which refuses them.
         return tuple(type_of(entry, front_end) or entry for entry in signature)
     if not isinstance(signature, str):
         return signature
