@@ -87,14 +87,20 @@ def compile_cxx(source: str, arch: str, *flags: str, lto: bool = False) -> bytes
     return code if lto else code.rstrip(b"\0")
 
 
-def make_pair(name: str, arch: str, *, lto: bool = False) -> tuple[bytes, bytes]:
-    """Return the code of the pair *name* of `PAIRS`: a kernel, and functions that it may call."""
-    called, functions, statement_count = PAIRS[name]
+def make_pair(name: str, arch: str, variant: int = 0, *, lto: bool = False) -> tuple[bytes, bytes]:
+    """
+    Return the code of the pair *name* of `PAIRS`: a kernel, and functions that it may call.
+
+    Each *variant* of a pair has other names and constants, so that no tool knows parts of it already.
+    """
+    first_number = 1000 * variant
+    called_indices, count, statement_count = PAIRS[name]
+    called = [first_number + index for index in called_indices]
     declared = "".join(
         f'extern "C" __device__ float f{number}(float, int, const float*);\n' for number in called
     )
-    body = "".join(STATEMENT.format(number=number) for number in range(statement_count))
+    body = "".join(STATEMENT.format(number=first_number + index) for index in range(statement_count))
     body += "".join(CALL.format(number=number) for number in called)
-    callees = "".join(FUNCTION.format(number=number) for number in range(functions))
+    callees = "".join(FUNCTION.format(number=first_number + index) for index in range(count))
     kernel = declared + KERNEL.format(body=body)
     return compile_cxx(kernel, arch, lto=lto), compile_cxx(callees, arch, lto=lto)

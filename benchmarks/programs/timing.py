@@ -43,6 +43,16 @@ def median(samples: Sequence[Seconds]) -> Seconds:
     return statistics.median(walls), statistics.median(cpus)
 
 
+def shortest(samples: Sequence[Seconds]) -> Seconds:
+    """
+    Return the fewest seconds by the clock, and the fewest by the processor.
+
+    Other processes can only slow down a sample, so the shortest of a few varies less than their median.
+    """
+    walls, cpus = zip(*samples, strict=True)
+    return min(walls), min(cpus)
+
+
 def print_figures(figures: dict[str, Seconds]) -> None:
     """Print *figures* as JSON, for the process that runs the program."""
     print(json.dumps(figures), flush=True)
