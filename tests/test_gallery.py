@@ -34,7 +34,6 @@ def test_the_program_that_links_at_run_time(tmp_path):
         assert ("transform" in symbols) is (kind == "ptx")
 
 
-@pytest.mark.slow
 def test_the_program_that_links_at_run_time_runs_on_the_cpu(tmp_path):
     """The program links to PTX, which the CPU device runs, and finds no wrong element."""
     if not device._libpython():

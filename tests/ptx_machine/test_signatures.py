@@ -91,6 +91,17 @@ def check(echoes: list[rows.Echo], seed: int, front_end: str, folder: object) ->
 def test_arguments_come_back(tmp_path, front_end, seed):
     """Each byte of a value comes back, whatever the types and the kind of link."""
     front_ends.get(front_end)
-    all_echoes = [rows.Echo((around(spec),)) for around in AROUND for spec in rows.ROWS.values()]
-    echoes = rows.draw(25, seed, front_end) if seed else [e for e in all_echoes if e.compiles(front_end)]
+    # Seed 0 has each type once: alone, as an Optional, or with others, in turn.
+    each_type = [rows.Echo((AROUND[n % len(AROUND)](spec),)) for n, spec in enumerate(rows.ROWS.values())]
+    echoes = rows.draw(25, seed, front_end) if seed else [e for e in each_type if e.compiles(front_end)]
     assert len(echoes) // 2 < check(echoes, seed, front_end, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("front_end", front_ends.NAMES)
+def test_each_type_comes_back_in_each_place(tmp_path, front_end):
+    """Each byte of each type comes back: alone, as an Optional, and with a boolean and an Optional beside it."""
+    front_ends.get(front_end)
+    echoes = [rows.Echo((around(spec),)) for around in AROUND for spec in rows.ROWS.values()]
+    echoes = [echo for echo in echoes if echo.compiles(front_end)]
+    assert len(echoes) // 2 < check(echoes, 0, front_end, tmp_path)
