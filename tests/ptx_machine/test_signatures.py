@@ -100,7 +100,7 @@ def test_arguments_come_back(tmp_path, front_end, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("front_end", front_ends.NAMES)
 def test_each_type_comes_back_in_each_place(tmp_path, front_end):
-    """Each byte of each type comes back: alone, as an Optional, and with a boolean and an Optional beside it."""
+    """Each byte of each type comes back: alone, as an Optional, and in a tuple with others."""
     front_ends.get(front_end)
     echoes = [rows.Echo((around(spec),)) for around in AROUND for spec in rows.ROWS.values()]
     echoes = [echo for echo in echoes if echo.compiles(front_end)]
