@@ -122,7 +122,11 @@ def init() -> None:
 
 
 def imported(module: ModuleType, name: str) -> None:
-    """Let the front end *name* decide, or patch *module*, which has just run. The import hook calls this."""
+    """
+    Decide whether to activate the front end *name*, or patch *module*, which has just run.
+
+    The import hook calls this function.
+    """
     with _lock.held:
         _activations[name].after_import(module.__name__)
 
@@ -267,7 +271,7 @@ def _exclude_other_threads() -> Iterator[None]:
 
 
 def _decide_safely(trigger: str) -> None:
-    """Decide for all front ends during an import, without letting the import fail."""
+    """Decide which front ends to activate, without making the current import fail."""
     with _lock.held:
         for activation in _activations.values():
             if activation.is_installed():

@@ -169,12 +169,12 @@ def _scalar_type(ty: Any) -> CType | None:
         element = _scalar_type(numba_element)
         return vector(element, count) if element is not None else None
     name = _number_name(ty)
-    # No integer of C has the name of an integer type of 128 bits, for example.
+    # For example, int128_t is not in NUMBERS: C has no such type.
     return number(name) if name in NUMBERS else None
 
 
 def _number_name(ty: Any) -> str:
-    """Return the name that the number *ty* has in C if C has the type; "" if *ty* is no number."""
+    """Return the name of the number *ty* in C, whether or not C has the type; "" if *ty* is no number."""
     types = of_type(ty).types
     if isinstance(ty, types.Boolean):
         return "bool"

@@ -181,6 +181,7 @@ def _components(tools: Toolchain) -> Iterator[Component]:
     """Yield the compilers and linkers, the driver, and the installed packages."""
     yield Component("nvPTXCompiler", dotted(tools.nvptxcompiler), _native.location() or "")
     for library in _LIBRARIES:
+        # `Toolchain` has a field for each library, in lower case.
         version = getattr(tools, library.lower())
         where = find.library(library) if version else ""
         yield Component(find.LIBRARIES[library], dotted(version), where)

@@ -271,6 +271,7 @@ def _compile_python(  # noqa: PLR0917 - children pass positional arguments
         log.warning("%s goes into the link as PTX, and its calls are not inlined: %s", name, left_out)
     check_struct_passing(lowered_functions, (kind,))
     callers = externs.callers(lowered_functions)
+    # If the C signature of an external function is unknown, the link compares its prototype in PTX.
     return PythonCode(
         Input(kind, name, code.artifacts[kind], compiled=True),
         tuple(from_signature(signature, name) for signature in group.signatures if not signature.kernel),

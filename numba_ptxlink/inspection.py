@@ -240,10 +240,12 @@ def _inspect_piece(whole: Input, piece: programs.Piece, *, sass: bool, compiles:
     if piece.code is None:
         note = "The symbols are unknown: cuobjdump writes another piece of this file under the same name."
         return replace(empty, notes=() if piece.kind == LTOIR else (note,))
+    # PTX in a fat binary ends in null bytes.
     source = Input(piece.kind, name, piece.code.rstrip(b"\0") if piece.kind == PTX else piece.code)
     try:
         if piece.kind == PTX and not compiles:
             return replace(empty, symbols=tuple(map(_symbol_report, symbols(source))))
+        # PTX is compiled for its own `.target`.
         arch = None if piece.kind == PTX else Arch.of(piece.arch)
         return replace(_inspect_code(source, arch, sass=sass), arch=piece.arch)
     except PtxlinkError as error:

@@ -221,8 +221,9 @@ def _compile(
     from ._tools import nvrtc
 
     # Only CUDA C++ needs the toolkit's headers, and it takes long to find their folders in all packages.
-    toolkit = nvrtc.toolkit_include_dirs() if any(source.kind == CU for source in non_python) else ()
-    folders = (*source_options.include_dirs, nvrtc.INCLUDE_DIR, *toolkit)
+    has_cxx = any(source.kind == CU for source in non_python)
+    toolkit_dirs = nvrtc.toolkit_include_dirs() if has_cxx else ()
+    folders = (*source_options.include_dirs, nvrtc.INCLUDE_DIR, *toolkit_dirs)
     source_options = source_options._replace(
         include_dirs=tuple(map(str, folders)), flags=(*options.to_flags(NVRTC), *source_options.flags)
     )

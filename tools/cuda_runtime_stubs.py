@@ -123,6 +123,7 @@ def _layout(toolkit: Path, newer: Path) -> tuple[list[int], int]:
         toolkit: The toolkit whose struct it is.
         newer: The toolkit of CUDA 13, for a header that the wheel of CUDA 12 lacks: crt/host_defines.h.
     """
+    # A C program prints the offsets, since the compiler lays out the struct.
     header = (toolkit / "include" / "driver_types.h").read_text()
     members = set(re.findall(r"\b(\w+)(?:\[\d+\])?;", _body(header, "cudaDeviceProp")))
     offset_expressions = [
@@ -193,6 +194,7 @@ def generate(older: Path, newer: Path) -> dict[str, str]:
             aliases[name] = base
     layouts = [_layout(toolkit, newer) for toolkit in (older, newer)]
     properties = zip(_PROPERTIES.values(), *(offsets for offsets, _ in layouts), strict=True)
+    # An error of both toolkits has one row.
     errors = dict(sorted(_error_numbers(older) + _error_numbers(newer), key=lambda error: error[1]))
     return {
         "stubs.c": _STUBS.format(

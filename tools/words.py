@@ -39,6 +39,7 @@ def violations(text: str) -> list[tuple[int, str]]:
 
 
 def _vague_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield a violation for each function, parameter and variable with a vague name."""
     public_targets = {
         id(field.target)
         for node in ast.walk(tree)
@@ -59,6 +60,7 @@ def _vague_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _vague_docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield a violation for each docstring with a vague beginning."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             match = VAGUE_BEGINNING.match(ast.get_docstring(node) or "")
@@ -67,7 +69,8 @@ def _vague_docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _vague_comments(text: str) -> Iterator[tuple[int, str]]:
-    previous_line = 0  # The line before, if it is a comment alone.
+    """Yield a violation for each comment with a vague beginning."""
+    previous_line = 0  # The number of the last line that is only a comment; 0 if code has followed.
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             line, column = token.start

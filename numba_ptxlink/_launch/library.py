@@ -169,6 +169,7 @@ class Library(Mapping[str, Item]):
         # Kernels cannot have such names, since C reserves an underscore before a capital.
         self.__manifest = manifest
         self.__content_of = content_of
+        # The file of each artifact, by kind and architecture, such as ("ptx", "sm_90") or ("kernels", "").
         self.__artifacts = {(artifact.kind, artifact.arch): artifact.file for artifact in manifest.artifacts}
         item_types: dict[str, Callable[..., Any]] = {"kernel": LoadedKernel}
         if cpu_options:
@@ -178,6 +179,7 @@ class Library(Mapping[str, Item]):
             # Take the PTX of the first architecture in the manifest. That of other architectures may differ,
             # since CUDA C++ in the export may test `__CUDA_ARCH__`.
             arch = next((arch for kind, arch in self.__artifacts if kind == PTX), None)
+            # Without PTX in the export, `read` raises a LaunchError.
             code: _DriverCode | CompiledCode = on_cpu.CompiledCode(self.read(PTX, arch), **cpu_options)
             item_types["function"] = on_cpu.CpuFunction
         else:
@@ -222,7 +224,7 @@ class Library(Mapping[str, Item]):
             LaunchError: No artifact matches, or several do; it could not be read, or is of another export.
         """
         path = self.__manifest.path
-        sm = Arch.of(arch).sm if arch else ""
+        sm = Arch.of(arch).sm if arch else ""  # "" matches each architecture.
         matching = [
             (listed_kind, listed_sm)
             for listed_kind, listed_sm in self.__artifacts
@@ -249,7 +251,11 @@ class Library(Mapping[str, Item]):
 
 
 class _NoKernelError(LaunchError, AttributeError, KeyError):
-    """A `Library` has no kernel of the name by which an attribute or an item was accessed."""
+    """
+    A `Library` has no kernel of the name by which an attribute or an item was accessed.
+
+    As an AttributeError it lets `hasattr(library, name)` return False, as a KeyError `name in library`.
+    """
 
     # KeyError.__str__ would quote the message.
     __str__ = Exception.__str__

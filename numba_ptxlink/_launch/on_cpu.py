@@ -151,6 +151,7 @@ class CpuFunction:
             raise LaunchError(
                 f"Function {self.name}: {error}; pass shapes that NumPy broadcasts together."
             ) from error
+        # Copy the columns: in an array that is broadcast, one element stands for several.
         inputs = [np.broadcast_to(column, shape).copy() for column in columns]
         call_count = math.prod(shape)
         outputs = np.zeros((call_count, sum(byte_sizes(callee.results))), "u1")
@@ -167,7 +168,7 @@ class CpuFunction:
         if not shape:
             return results.unpack(self.types, self.result, outputs.tobytes())
         dtype = results.dtype(self.types, self.result)
-        # PTX returns a narrow integer in the lower bytes of a register.
+        # PTX returns a narrow integer in the lower bytes of a register: cut off the others.
         elements = np.ascontiguousarray(outputs[:, : dtype.itemsize]).view(dtype).reshape(shape)
         return results.numbers_of(self.types, self.result, elements)
 

@@ -128,6 +128,8 @@ def _integer_packer(_: Types, name: str, entry: TypeDescription) -> Pack:
 
 
 def _bool_packer(*_: Any) -> Pack:
+    """Return the packer of a bool, which also accepts 0 and 1."""
+
     def pack(value: Any, _: DeviceArrayReader) -> bytes:
         if _is_bool(value) or (isinstance(value, int) and value in {0, 1}):
             return bytes([bool(value)])
@@ -137,6 +139,7 @@ def _bool_packer(*_: Any) -> Pack:
 
 
 def _float_packer(_: Types, name: str, entry: TypeDescription) -> Pack:
+    """Return the packer of a floating-point number of any precision."""
     encode = _encode_bfloat16 if entry.kind == "bfloat16" else struct.Struct(_FLOAT_FORMATS[entry.size]).pack
 
     def pack(value: Any, _: DeviceArrayReader) -> bytes:
@@ -161,7 +164,8 @@ def _encode_bfloat16(number: float) -> bytes:
     if cmath.isnan(number):
         # A mantissa of only ones would be rounded to zeros, which mean infinity.
         return struct.pack("<H", (bits >> 16) | _QUIET_NAN_BIT)
-    # Add just less than half of the last bit that is kept, or half of it if that bit is 1.
+    # Add just less than half of the last bit that is kept, or half of it if that bit is 1: exact halves are
+    # then rounded to an even number.
     last_bit = (bits >> 16) & 1
     upper_half = (bits + 0x7FFF + last_bit) >> 16
     if upper_half & _WITHOUT_SIGN == _INFINITY and not cmath.isinf(number):
@@ -187,13 +191,15 @@ def _to_number(value: Any, number_type: type[float | complex], accepted_type: ty
         raise WrongArgumentError(
             f"{_describe_value(value)} cannot be {description} of C; pass less"
         ) from error
-    # A larger number of another type, such as numpy.longdouble, becomes infinite without an error.
+    # A larger number of another type, such as numpy.longdouble, becomes infinite without an error. A complex
+    # number with a NaN is left out here, since it is equal to no number.
     if cmath.isinf(number) and not cmath.isnan(number) and value != number:
         raise WrongArgumentError(f"{_describe_value(value)} is too large; pass less")
     return number
 
 
 def _complex_packer(types: Types, _: str, entry: TypeDescription) -> Pack:
+    """Return the packer of a complex number: its real and its imaginary part."""
     pack_part = packer(types, entry.element)
 
     def pack(value: Any, reader: DeviceArrayReader) -> bytes:
@@ -208,7 +214,7 @@ def _compound_packer(types: Types, name: str, entry: TypeDescription) -> Pack:
     size, fields = entry.size, arrays.describe_members(types, name)
     names = [field.name for field in fields]
     packers = [(field.offset, packer(types, field.type)) for field in fields]
-    # In Python, members of a vector, an array ("") and a tuple have no names.
+    # Members of a vector, an array (whose `python_kind` is "") and a tuple have no names in Python.
     is_struct, is_named = entry.kind == "struct", entry.python_kind not in {"", "tuple"}
     is_text = entry.kind == "array" and types[entry.element].kind == "char"
 
@@ -240,6 +246,7 @@ def _compound_packer(types: Types, name: str, entry: TypeDescription) -> Pack:
         return bytes(packed).ljust(size, b"\0")
 
     def pack_optional(value: Any, reader: DeviceArrayReader) -> bytes:
+        # The struct of an Optional has two members: `value` and `has_value`.
         if arrays.is_numpy(value, "void") and arrays.matches_type(types, name, value.dtype):
             # The value may be an element of an array that a function has returned.
             return pack(value, reader)
@@ -249,7 +256,7 @@ def _compound_packer(types: Types, name: str, entry: TypeDescription) -> Pack:
 
 
 def _has_view(types: Types, name: str) -> bool:
-    """Return whether a type contains an array_view: in bytes, its address could not be checked."""
+    """Return whether a type contains an array_view, whose address would not be checked in bytes."""
     entry = types[name]
     return entry.kind == "view" or any(
         _has_view(types, field.type) for field in arrays.describe_members(types, name)
@@ -268,13 +275,13 @@ def _member_values(value: Any, names: list[str], name: str, *, named: bool) -> l
         value: A mapping, a tuple, a list or an array of the values, or a `Record`.
         names: The names of the members.
         name: The name of the C type, for messages.
-        named: Whether the members have names in Python, so that names in *value* have to be equal.
+        named: Whether the members have names in Python, which names in *value* have to match.
     """
     if isinstance(value, Record):
         value = members_of(value) if named else tuple(value)
     value_names = list(value) if isinstance(value, Mapping) else list(getattr(value, "_fields", names))
     names_differ = value_names != names if isinstance(value, tuple) else set(value_names) != set(names)
-    # If the members have no names in Python, those in a NamedTuple do not matter, but those in a mapping do.
+    # If the members have no names in Python, names in a NamedTuple do not matter, but keys of a mapping do.
     if names_differ and (named or not isinstance(value, tuple)):
         raise WrongArgumentError(f"it has {', '.join(map(str, value_names))}; pass {', '.join(names)}")
     if isinstance(value, Mapping):
@@ -289,6 +296,7 @@ def _member_values(value: Any, names: list[str], name: str, *, named: bool) -> l
 
 
 def _pointer_packer(types: Types, _: str, entry: TypeDescription) -> Pack:
+    """Return the packer of a pointer; it accepts None, addresses, buffers of cuda.core and arrays."""
     target = types[entry.target]
 
     def pack(value: Any, reader: DeviceArrayReader) -> bytes:
@@ -332,6 +340,7 @@ def _address(value: Any) -> int | None:
 
 
 def _view_packer(types: Types, _: str, entry: TypeDescription) -> Pack:
+    """Return the packer of an array."""
     ndim, order = entry.ndim, entry.layout
     # An `array_view`: the address, the shape and the strides.
     view_layout = struct.Struct(f"<Q{2 * ndim}q")
