@@ -1,4 +1,4 @@
-"""Render C++ for the host: launchers of an export's kernels, and the registration of an object's kernels."""
+"""Render C++ for the host: launchers of kernels, and the code of an object file that registers kernels."""
 
 from __future__ import annotations
 

@@ -90,6 +90,7 @@ def _compile_on_executor(
         return {}
     shares = _divide_evenly(keys, worker_count or len(keys))
     arguments = source, request.front_end, environment_digest, request.options
+    # A worker compiles in a child of its own process, as this process does.
     futures = {executor.submit(in_child, _compile, *arguments, share): share for share in shares}
     compiled_elsewhere: dict[GroupKey, Group] = {}
     progress.step("wait for workers")

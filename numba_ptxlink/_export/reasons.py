@@ -102,9 +102,10 @@ def _known_cause(error: Exception) -> str:
 
 def _record_field_cause(error: Exception, frames: list[FrameType]) -> str:
     """Return the explanation for a field that a record lacks; "" for other errors."""
-    # The innermost frame is a method of the record type, if a record lacks the field.
+    # If a record lacks a field, the innermost frame is a method of the record type. In other errors, `self`
+    # may be a statement of the compiler, whose class raises a KeyError, not an AttributeError, for a missing
+    # attribute.
     fields = None
-    # A compiler's statement classes raise a KeyError, not an AttributeError, for a missing attribute.
     with contextlib.suppress(KeyError):
         fields = getattr(frames[-1].f_locals.get("self"), "fields", None)
     if not isinstance(error, KeyError) or not isinstance(fields, dict):

@@ -236,7 +236,7 @@ def spell_signature(function: ResolvedFunction) -> str:
 
 
 def _spell(ty: Any, names: abi.Names) -> str:
-    """Return the name of a Numba type; of a type with a long name, such as a record, that of its class."""
+    """Return the name of a record in *names*, or else of a Numba type; of its class if the type's is long."""
     name = names.get(ty)
     if isinstance(name, str):
         return name
