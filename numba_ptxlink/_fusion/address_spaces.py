@@ -164,11 +164,10 @@ def _source_registers(
     # The third operand of selp is a predicate.
     for operand in operands[:2] if opcode == "selp" else operands:
         # An element of a vector, such as %r1.x, belongs to the register.
-        register = scope.find(operand.partition(".")[0])
-        # `Scope.find` returns a variable, too, as a register whose type is "".
-        if register and register.type:
-            sources.append(register)
-        elif register or not (operand[:1] == "%" or operand.lstrip("- \t\r\n\f")[:1].isdigit()):
+        declared = scope.find(operand.partition(".")[0])
+        if declared and declared.is_register:
+            sources.append(declared)
+        elif declared or not (operand[:1] == "%" or operand.lstrip("- \t\r\n\f")[:1].isdigit()):
             # The operand is neither a special register, such as %tid.x, nor a number: it is the address of a
             # variable, which may be in shared or local memory.
             return None

@@ -95,8 +95,8 @@ class Access:
             register = find(value)
             register_bits = ptx.width(register.type) if register else None
             is_discarded_or_immediate = value == "_" or value.lstrip("- \t\r\n\f")[:1].isdigit()
-            # Neither a variable, which `find` returns with a width of 0, nor an element of a vector, such as
-            # %r1.x, which it does not find, can be moved to or from a piece.
+            # Neither a variable, whose type "" has a width of 0, nor an element of a vector, such as
+            # %r1.x, which `find` does not know, can be moved to or from a piece.
             if register_bits == 0 or (register is None and not is_discarded_or_immediate):
                 return None
             bits.append(register_bits)
@@ -180,9 +180,9 @@ class RegisterPieces:
     """
     The registers that hold the bytes of a variable.
 
-    Elements have sizes that are powers of two, and others than aligned ones are refused, so the ranges of any
-    two elements are nested or disjoint. A range is halved until it contains no smaller range of an element;
-    each part is a piece, which one register holds.
+    The sizes of elements are powers of two, and an element that is not aligned is refused, so the ranges of
+    any two elements are nested or disjoint. A range is halved until it contains no smaller range of an
+    element; each part is a piece, which one register holds.
 
     Args:
         prefix: The prefix of the registers' names.

@@ -25,7 +25,7 @@ _INTEGER = rf"(?: {_DIGITS} ) U?"
 _FORMS: dict[Kind, str] = {
     # A name, or an opcode with its modifiers, such as `ld.global.f32`.
     "word": r"(?:[A-Za-z_]|[%$][\w$]) [\w$]* (?: (?:\.|::) [\w$]+ )*",
-    # The bits of a float (`0f3F800000`), a decimal float or an integer.
+    # The bits of a float (`0f3F800000`), a decimal float or an integer. `.5` is a float, and `.2d` is not.
     "number": rf"""
         0[fF][0-9a-fA-F]{{8}} | 0[dD][0-9a-fA-F]{{16}}
       | [0-9]+ \.[0-9]* (?:[eE][+-]?[0-9]+)? | [0-9]+ [eE][+-]?[0-9]+ | {_INTEGER}
@@ -38,7 +38,7 @@ _FORMS: dict[Kind, str] = {
     "end": r"\Z",
 }
 # A statement of a function, without comments: an instruction (guard, mnemonic, operands), a label, a
-# directive or a brace. Any other character is one with which no statement begins.
+# directive or a brace. `.loc` has no semicolon. Any other character is one with which no statement begins.
 _STATEMENT = rf"""
     \s*
     (?: (?P<guard> @ \s* !? \s* [%\w$]+ \s+ )?

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _DIGITS = "0123456789"
-_MAX_REGISTER_DIGITS = 9  # int() is slow for very long numbers.
+# A longer number is cut, since int() is slow for very long ones.
+_MAX_REGISTER_DIGITS = 9
 _DECLARATION_KEYWORDS = frozenset((".reg", ".local", ".param", ".shared", ".global", ".const"))
 
 
@@ -196,6 +197,11 @@ class Register(NamedTuple):
     block: int
     name: str
     type: str
+
+    @property
+    def is_register(self) -> bool:
+        """Whether the name is that of a register, not of a variable."""
+        return bool(self.type)
 
 
 # The type, the count and the index of the declaration of a name that is not declared: no statement comes
