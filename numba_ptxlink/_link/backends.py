@@ -165,11 +165,18 @@ class Tool(NamedTuple):
 
 
 def _ptxas_version(reader: CubinReader | None) -> Release:
-    """Return the release of the newest installed ptxas whose cubins *reader* accepts."""
+    """
+    Return the release of the newest installed ptxas whose cubins *reader* accepts.
+
+    Raises:
+        LinkError: There is none, or *reader* is None: no linker is installed whose release would be the
+        limit.
+    """
     from numba_ptxlink._tools import programs
 
     # The limits in the order in which they are tried.
-    max_releases = [*filter(None, (reader.release, reader.newest_release) if reader else ())]
+    limits = (reader.release, reader.newest_release) if reader else ()
+    max_releases = [*filter(None, limits)]
     path_and_release = next(filter(None, map(programs.newest_ptxas, max_releases)), None)
     if path_and_release is None:
         readers = reader.name if reader else "linkers"

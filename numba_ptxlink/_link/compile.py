@@ -113,6 +113,7 @@ def compile_sources(
         lowered_names |= compiled.meta["lowered_names"]
         inputs.append(Input(kind, source.name, compiled.code, compiled=True))
     if ptx_results:
+        # Equal PTX is compared once: it is no second definition.
         ptx_inputs = {source.code: source for source in (result.result() for result in ptx_results)}
         check_ptx([*ptx_inputs.values()], may_repeat_kernels=True)
     inputs += (code.input for code in python)

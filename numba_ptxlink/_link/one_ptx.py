@@ -49,8 +49,8 @@ def one_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> bytes:
     """
     # The CPU backend implements the functions of the device runtime.
     sources = [source for source in check_inputs(inputs, arch, options) if not backends.is_runtime(source)]
-    # Link-time optimisation needs LTO-IR of all inputs. Without it, LTO-IR is linked alone, and its PTX is
-    # combined with that of the other inputs.
+    # With lto=True, nvJitLink makes one PTX if all inputs have LTO-IR. Otherwise it makes PTX of the LTO-IR
+    # inputs alone, which is combined with the PTX of the other inputs.
     text = _link_ltoir_to_ptx(sources, arch, options) if options.lto else None
     if text is None:
         ptx_inputs: list[Input] = []

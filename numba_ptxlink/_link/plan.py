@@ -187,7 +187,7 @@ def plan(
 def _choose_tool(
     fusion: Fusion, target: Target, options: Options, environment: Environment, *, makes_ptx: bool
 ) -> Choice:
-    """Return the requested tool; else a compiler if there is one PTX and nothing to link, or a linker."""
+    """Return the requested tool; by default a compiler for a single PTX, and a linker for other inputs."""
     compiler = environment.tools[0]
     unsupported_inputs = compiler.unsupported_inputs(fusion.inputs, options, makes_ptx=makes_ptx)
     # The summary then says why the PTX inputs are not merged.
@@ -318,7 +318,9 @@ def _check_linker_inputs(inputs: Sequence[Input], tool: Tool, options: Options) 
             f"max_registers={options.max_registers} has no effect on cubins, and all inputs are cubins; pass "
             "it to their compiler."
         )
-    for flag in () if options.lto else options.extra_flags:
+    # Link-time optimisation compiles, so that the flags of LTO and of ptxas have an effect.
+    flags_to_check = () if options.lto else options.extra_flags
+    for flag in flags_to_check:
         if tool_of_flag(flag) == LTO:
             raise LinkError(
                 f"extra_flags contains {flag!r}, which {tool.label} ignores without link-time optimisation; "

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A line of CUDA C++ or PTX, and no path: it has a semicolon, a `{` after a `(`, or begins with a comment, a
-# preprocessor directive or `.version`.
+# A line of CUDA C++ or PTX, and no path: it has a semicolon, a null byte or a `{` after a `(`, or begins with
+# a comment, a preprocessor directive or `.version`.
 _CODE = r"[;\0]|\(.*\{|^\s*(?://|/\*|#\s*\w|\.version\s)"
 
 
