@@ -44,6 +44,7 @@ _SIZE = r"(\d{1,15}(?:\.\d+)?)\s*([kmgt]?)i?b"
 # directories.
 _URL = rf"(?i)(?:^|(?<={re.escape(os.pathsep)}))(?:{'|'.join(STORES)})://.*$"
 _LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
+# The fields of `Config` that its `repr` leaves out.
 _SECRET_FIELDS = ("cache_url", "cache_secret")
 
 

@@ -129,9 +129,9 @@ def assemble(
         lineinfo: Emit line numbers. Included in *debug*.
         max_registers: Limit of registers per thread, 1 to 255. The compiler raises a number below the
             architecture's minimum, with a message in its log.
-        fma: Whether multiplications and additions without a rounding mode are contracted to fused ones. Other
-            arithmetic is fixed by the instructions of the PTX: pass its options to the tool that makes the
-            PTX.
+        fma: Whether multiplications and additions without a rounding mode are contracted to fused ones, as
+            the compiler does by default. Other arithmetic is fixed by the instructions of the PTX: pass its
+            options to the tool that makes the PTX.
         extra_flags: Further ptxas flags, one string each, passed on unchanged. A flag for which there is a
             parameter here is refused.
 
@@ -163,6 +163,11 @@ def assemble(
 def compile_ptx(ptx: str | bytes, arch: Arch, flags: tuple[str, ...]) -> cache.Entry:
     """
     Compile *ptx* with the arguments *flags*, as `assemble` does, but do not warn of undefined variables.
+
+    Args:
+        ptx: A PTX module.
+        arch: The architecture, for messages; *flags* have it, too.
+        flags: All arguments of the compiler.
 
     Raises:
         AssembleError: The compiler rejected *ptx* or an option.

@@ -148,7 +148,8 @@ def compare_functions(
     # Deferred, since importing this module must not require NumPy, which `load` has checked for.
     from ._comparison.tally import Tally
 
-    comparison = Comparison({}, [], left_out, seed)
+    comparison = Comparison(calls={}, differences=[], left_out=left_out, seed=seed)
+    # The library has the functions in the order in which they were exported.
     for udf, name in zip(udfs, compiled_library, strict=True):
         # The type of the result is None if the signature has only the types of the parameters.
         types, result = signatures.signature_types(udf, compiler)

@@ -233,6 +233,7 @@ def _front_end_problems(status: _plugin.Status, import_problems: Mapping[str, Pr
             yield import_problems[state.name]
         elif state.name in installed_names and not state.active and (cure := _activation_cure(state.reason)):
             yield Problem("not-active", f"the plugin is not active in {state.name}: {state.reason}", cure)
+    # If there is a hook, the import of a front end activates the plugin before the entry point is called.
     if status.active and status.trigger == "entry point":
         yield Problem(
             "no-hook",

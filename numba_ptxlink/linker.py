@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["INCLUDE_DIR", "Linked", "link"]
 
-# The values of options that take one of several names.
+# The values of options that take one of several names; `_link.plan` checks the option `backend`.
 _CHOICES = {"checks": CHECKS, "inline": INLINE, "front_end": FRONT_ENDS}
 
 
