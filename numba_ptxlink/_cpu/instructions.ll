@@ -5,21 +5,29 @@
 ;         wide_b = {extend} {raw} {b} to {wide}
 ;         result = mul {wide} {wide_a}, {wide_b}
 ;
-; The header has, before the colon, one or several names; `arithmetic.find_operation` finds the name for an instruction.
-; After the colon are letters for the types of the operands, of which the last repeats, and for the type of the result:
-; k is the last type of the instruction, w the same with twice the width, u is u32, l is u64, and p a predicate.
+; Before the colon, the header has one or several names. A name is an opcode with modifiers, which may end with a kind
+; of type (.s signed, .u unsigned, .f float) or a type (.f64); `arithmetic.find_operation` takes the most specific name
+; for an instruction. After the colon are two words: letters for the types of the sources, of which the last letter is
+; also for all further sources, and the letter for the type of the result. The letter k is the last type of the
+; instruction, w the same with twice the width, u is u32, l is u64, and p a predicate.
 ;
 ; The body computes the result, which is the value of the last line. Each line gives a name to a value, and later lines
-; refer to the value by the name in braces. `arithmetic.expand_operation` defines other names: {a}, {b}, {c} and {d} are
-; the operands, {opcode} is the opcode, {raw} the integer type with the width of k, {bits} the number of its bits,
-; {top_bit} the position of its highest bit, {wide} the integer type with twice the width, {ir} the type that LLVM
-; computes with (float for 16-bit floats), {suffix} the ending of LLVM's float intrinsics, and {smallest} the smallest
-; normal number. Other names depend on whether k is signed: {letter} is s or u, {extend} is sext or zext, and {shift} is
-; ashr or lshr (but shl for the opcode shl). {extend_first} is {extend} for the first type of the instruction.
+; refer to the value by the name in braces. `arithmetic.expand_operation` defines these names:
 ;
-; An operation without types is expanded by another module, which passes values by name. A name such as {ntid[0]} that
-; is not passed is a field of BlockContext. Special registers are copied by `or` with 0, since a line has to be an
-; instruction.
+;     {a} {b} {c} {d}   the operands
+;     {opcode}          the opcode
+;     {raw} {wide}      the integer types with the width of k, and with twice this width
+;     {bits} {top_bit}  the number of bits of {raw}, and the position of the highest one
+;     {ir} {suffix}     the type that LLVM computes with (float for 16-bit floats), and the ending of its intrinsics
+;     {smallest}        the smallest normal number of the float type k
+;     {letter}          s if k is signed, else u
+;     {extend}          sext if k is signed, else zext
+;     {extend_first}    {extend} for the first type of the instruction in place of k
+;     {shift}           shl for the opcode shl; else ashr if k is signed, else lshr
+;
+; An operation without types of sources is expanded by `Translator.expand`, whose caller passes values by name. A name
+; that is not passed, such as {ntid[0]}, is a field of BlockContext. A line has to be an instruction: `or` with 0 copies
+; a value. Since a text is for all widths, a number is converted between {raw} and i32 through i128.
 add sub and or xor: k k
     result = {opcode} {raw} {a}, {b}
 add.sat.s sub.sat.s: k k
@@ -51,6 +59,7 @@ mad.hi: k k
     shifted = lshr {wide} {product}, {bits}
     upper_half = trunc {wide} {shifted} to {raw}
     result = add {raw} {upper_half}, {c}
+; Multiply the lowest 24 bits of a and b; `.hi` takes the bits 16 to 47 of the product.
 mul24.lo: k k
     shifted_a = shl i32 {a}, 8
     shifted_b = shl i32 {b}, 8
@@ -103,7 +112,8 @@ mad.hi.sat.s32: k k
     shifted = lshr i64 {product}, 32
     upper_half = trunc i64 {shifted} to i32
     result = call i32 @llvm.sadd.sat.i32(i32 {upper_half}, i32 {c})
-; x86 traps on x / 0 and INT_MIN / -1, so divide by 1 instead. A GPU returns all ones for x / 0.
+; x86 traps on x / 0 and INT_MIN / -1, so divide by 1 in these cases. For a divisor of 0, a GPU returns all ones; a
+; quotient by -1 is the negated dividend.
 div.u rem.u: k k
     is_zero = icmp eq {raw} {b}, 0
     divisor = select i1 {is_zero}, {raw} 1, {raw} {b}
@@ -144,8 +154,8 @@ clz: k u
     count = call {raw} @llvm.ctlz.{raw}({raw} {a}, i1 false)
     wide = zext {raw} {count} to i128
     result = trunc i128 {wide} to i32
-; The position of the highest bit that is 1 (`.s`: that differs from the sign), or with `.shiftamt` the distance by
-; which a left shift moves that bit to the top; -1 if there is no such bit.
+; The position of the highest bit that is 1, or for signed numbers (`.s`) that differs from the sign. With `.shiftamt`,
+; the distance by which a left shift moves that bit to the top. -1 if there is no such bit.
 bfind: k u
     is_zero = icmp eq {raw} {a}, 0
     zeros = call {raw} @llvm.ctlz.{raw}({raw} {a}, i1 false)
@@ -218,12 +228,14 @@ dp2a.hi: u u
     product1 = mul i32 {left1}, {right1}
     sum0 = add i32 {c}, {product0}
     result = add i32 {sum0}, {product1}
+; Add the distance between a and b to c.
 sad: k k
     maximum = call {raw} @llvm.{letter}max.{raw}({raw} {a}, {raw} {b})
     minimum = call {raw} @llvm.{letter}min.{raw}({raw} {a}, {raw} {b})
     distance = sub {raw} {maximum}, {minimum}
     result = add {raw} {c}, {distance}
-; A shift by the width or more returns 0, or copies of the sign. LLVM leaves its result undefined.
+; In PTX, a shift by the width or more returns 0, or copies of the sign. In LLVM, the result of such a shift is
+; undefined.
 shl shr: ku k
     is_too_far = icmp uge i32 {b}, {bits}
     distance = call i32 @llvm.umin.i32(i32 {b}, i32 {top_bit})
@@ -237,7 +249,7 @@ shr.s: ku k
     converted = trunc i128 {wide_distance} to {raw}
     result = ashr {raw} {a}, {converted}
 ; The funnel shift: shift the 64 bits with the upper half b and the lower half a by {c} bits; return the upper half
-; (`.l`) or the lower half (`.r`).
+; (`.l`) or the lower half (`.r`). A distance of 32 or more is taken modulo 32 (`.wrap`), or as 32 (`.clamp`).
 shf.l.wrap: u u
     result = call i32 @llvm.fshl.i32(i32 {b}, i32 {a}, i32 {c})
 shf.r.wrap: u u
@@ -250,7 +262,7 @@ shf.r.clamp: u u
     is_too_far = icmp uge i32 {c}, 32
     shifted = call i32 @llvm.fshr.i32(i32 {b}, i32 {a}, i32 {c})
     result = select i1 {is_too_far}, i32 {b}, i32 {shifted}
-; Extract {c} bits of a from the position {b} on.
+; Extract {c} bits of a from the position {b} on. Only the lowest 8 bits of {b} and {c} count.
 bfe: kuu k
     position = and i32 {b}, 255
     length = and i32 {c}, 255
@@ -277,7 +289,7 @@ bfe.s: kuu k
     extended = or i128 {field}, {bits_above}
     signed_field = select i1 {is_negative}, i128 {extended}, i128 {field}
     result = trunc i128 {signed_field} to {raw}
-; Insert the lowest bits of a, {d} of them, into b at the position {c}.
+; Insert the lowest {d} bits of a into b at the position {c}. Only the lowest 8 bits of {c} and {d} count.
 bfi: kku k
     position = and i32 {c}, 255
     length = and i32 {d}, 255
@@ -292,7 +304,7 @@ bfi: kku k
     kept = and i128 {wide_b}, {inverse_mask}
     combined = or i128 {inserted}, {kept}
     result = trunc i128 {combined} to {raw}
-; A mask of {b} bits from the position {a} on.
+; A mask of {b} bits from the position {a} on. Numbers of 32 or more are taken as 32 (`.clamp`), or modulo 32 (`.wrap`).
 bmsk.clamp: u u
     distance = call i128 @ptxlink.clamp(i32 {a}, i32 {bits})
     ones = call i128 @ptxlink.ones(i32 {b}, i32 {bits})
@@ -305,7 +317,8 @@ bmsk.wrap: u u
     ones = call i128 @ptxlink.ones(i32 {length}, i32 {bits})
     shifted = shl i128 {ones}, {distance}
     result = trunc i128 {shifted} to i32
-; Extend the lowest {b} bits of a. With `.s`, flip the sign bit and subtract it, which copies it to the bits above.
+; Extend the lowest {b} bits of a; {b} is limited to 32 (`.clamp`), or taken modulo 32 (`.wrap`). For a signed number,
+; flipping the sign bit and subtracting its value copies the sign to the bits above.
 szext.clamp.u: ku k
     ones = call i128 @ptxlink.ones(i32 {b}, i32 32)
     mask = trunc i128 {ones} to i32
@@ -334,7 +347,7 @@ szext.wrap.s: ku k
     result = sub i32 {flipped}, {sign_bit}
 fns: u u
     result = call i32 @ptxlink.find_nth_set(i32 {a}, i32 {b}, i32 {c})
-; The selector of a mode of `prmt`: {selectors} has four of 16 bits, for the values 0 to 3 of {control}.
+; The selector of a mode of `prmt`: {selectors} has four selectors of 16 bits, for the values 0 to 3 of {control}.
 prmt.mode:
     index = and i32 {control}, 3
     distance = shl i32 {index}, 4
@@ -356,7 +369,7 @@ prmt: u u
     half0 = or i32 {byte0}, {byte1}
     half1 = or i32 {byte2}, {byte3}
     result = or i32 {half0}, {half1}
-; For each bit position, the bits of a, b and c form an index 0 to 7 into the look-up table d.
+; For each bit position, the bits of a, b and c, a the highest, form an index 0 to 7 into the look-up table d of 8 bits.
 lop3: u u
     mask0 = call i32 @ptxlink.mask(i32 {d}, i32 0)
     mask1 = call i32 @ptxlink.mask(i32 {d}, i32 1)
@@ -376,7 +389,7 @@ lop3: u u
 add.f sub.f mul.f div.f: k k
     result = f{opcode} {ir} {a}, {b}
 ; A GPU multiplies by the reciprocal, and flushes a subnormal reciprocal to zero. The product is then zero, or NaN if a
-; is infinite.
+; is infinite. 0x3810000000000000 is the smallest normal float.
 div.approx.f: k k
     reciprocal = fdiv float 1.0, {b}
     magnitude = call float @llvm.fabs.f32(float {reciprocal})
@@ -391,6 +404,7 @@ fma.f16: k k
     result = call float @ptxlink.fused(float {a}, float {b}, float {c})
 min.f max.f: k k
     result = call {ir} @ptxlink.{opcode}.{suffix}({ir} {a}, {ir} {b})
+; NaN if an operand is NaN: so is the sum of the operands.
 min.NaN.f max.NaN.f: k k
     number = call {ir} @ptxlink.{opcode}.{suffix}({ir} {a}, {ir} {b})
     is_nan = fcmp uno {ir} {a}, {b}
@@ -398,7 +412,7 @@ min.NaN.f max.NaN.f: k k
     result = select i1 {is_nan}, {ir} {nan}, {ir} {number}
 neg.f: k k
     result = fneg {ir} {a}
-; A double that is NaN keeps its sign, and becomes quiet.
+; A double that is NaN keeps its sign, and becomes quiet by the addition.
 neg.f64: k k
     negated = fneg double {a}
     is_nan = fcmp uno double {a}, {a}
@@ -446,7 +460,8 @@ rsqrt.approx.ftz.f64: k k
     bits = bitcast double {exact} to i64
     upper_half = and i64 {bits}, -4294967296
     result = bitcast i64 {upper_half} to double
-; Directed rounding: up, or toward zero if {up} is false.
+; Directed rounding: up, or toward zero if {up} is false. A sum is a * 1 + b, and a product a * b + -0, which changes
+; nothing.
 directed.add:
     result = call {ir} @ptxlink.directed.fma.{suffix}({ir} {a}, {ir} 1.0, {ir} {b}, i1 {up})
 directed.sub:
@@ -479,7 +494,8 @@ testp.normal.f: k p
     result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 360)
 testp.subnormal.f: k p
     result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 144)
-; Comparisons. The unordered ones (equ, ltu, ...) are true if an operand is NaN.
+; Comparisons. Those of integers lo, ls, hi and hs take their operands as unsigned. Those of floats equ, neu, ltu, leu,
+; gtu and geu are true if an operand is NaN.
 setp.eq: k p
     result = icmp eq {raw} {a}, {b}
 setp.ne: k p
@@ -548,6 +564,7 @@ cvt.integer:
     number = call {raw} @llvm.fpto{letter}i.sat.{raw}.{suffix}({ir} {rounded})
     is_nan = fcmp uno {ir} {value}, {value}
     result = select i1 {is_nan}, {raw} {nan_result}, {raw} {number}
+; Limit an integer to the range from {low} to {high}.
 cvt.sat:
     raised = call i128 @llvm.smax.i128(i128 {value}, i128 {low})
     result = call i128 @llvm.smin.i128(i128 {raised}, i128 {high})
@@ -631,6 +648,7 @@ cvt.round_to_odd:
     result = or i32 1, 0
 WARP_SZ: u
     result = or i32 32, 0
+; A register of 32 bits, such as %clock, gets the lower half of the result.
 %clock %clock64: l
     result = call i64 @llvm.readcyclecounter()
 %clock_hi: l
@@ -641,8 +659,9 @@ WARP_SZ: u
 %globaltimer_hi: l
     time = call i64 @ptxlink.time()
     result = lshr i64 {time}, 32
-; Whether an access of {mask} + 1 bytes is aligned, and inside of memory: the region at the address {low} that the
-; instruction used last, or the shared memory of the block. {offset_limit} is the size of that memory less {mask}.
+; Whether an access of {mask} + 1 bytes is aligned and in bounds: for `cached`, in the region at {low} that the
+; instruction used last; for `shared`, in the shared memory of the block. {offset_limit} is the size of the region or of
+; shared memory, less {mask}. {value} is the address of the access, and {offset} its offset in shared memory.
 access.cached:
     distance = sub i64 {value}, {low}
     is_near = icmp ult i64 {distance}, {offset_limit}
@@ -662,7 +681,8 @@ address.restore:
     lower_half = trunc i64 {distance} to i32
     wide = sext i32 {lower_half} to i64
     result = add i64 {base}, {wide}
-; The shared memory begins at the address {shared_start} of a window at {shared_base}.
+; Whether the address {value} is in a state space. Shared memory begins at {shared_base} + {shared_start}; an address
+; that is neither in shared nor in local memory is global.
 isspacep.shared: p
     start = add i64 {shared_base}, {shared_start}
     position = sub i64 {value}, {start}
@@ -690,9 +710,10 @@ vote.uni: p
     is_none = icmp eq i32 {hits}, 0
     is_all = icmp eq i32 {hits}, {group}
     result = or i1 {is_none}, {is_all}
-; `shfl` for the lane {lane}: `shfl.last` is the last lane that it may read, the others are the lane that it reads.
-; {bounds} is the operand c: its lowest 5 bits are the clamp, and the bits 8 to 12 the mask of the segment, whose 1 bits
-; are equal in all lanes of a segment.
+; `shfl` for the lane {lane}: `shfl.last` is the last lane that this lane may read, or for `shfl.up` the first one;
+; `shfl.idx` and so on are the lane that it reads. {distance} is the operand b. {bounds} is the operand c: its lowest 5
+; bits are the clamp, which limits the position in a segment, and the bits 8 to 12 the mask of the bits of a lane's
+; number that are equal in all lanes of a segment.
 shfl.last:
     shifted = lshr i32 {bounds}, 8
     segment_mask = and i32 {shifted}, 31

@@ -1,4 +1,4 @@
-"""Build the text of an LLVM function, one instruction a line."""
+"""Build the text of an LLVM function, one instruction a line. Values and types are texts of LLVM IR."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 # Tags of type-based alias analysis: memory of the runtime never overlaps memory that PTX accesses, so that
 # LLVM need not load a value of the runtime again after a store of the program. program.ll defines the tags.
 RUNTIME_MEMORY, PROGRAM_MEMORY = "!tbaa !1", "!tbaa !2"
-# Metadata of program.ll: the first target of a branch is much more frequent.
+# Metadata that program.ll defines: the first target of a branch is taken much more often than the second.
 _LIKELY = "!prof !5"
 
 
@@ -19,7 +19,8 @@ class IRBuilder:
     An LLVM function under construction.
 
     Args:
-        global_values: Declarations of the LLVM module by name. The function adds those that it needs.
+        global_values: Declarations and definitions of the LLVM module, by name. The code that builds the
+            function adds those that the function needs.
 
     Attributes:
         prologue: Instructions of the entry block, such as `alloca`.
@@ -53,9 +54,9 @@ class IRBuilder:
         """Add an instruction whose operands have the same type, such as `add`; return its result."""
         return self.emit_value(f"{opcode} {ir_type} {', '.join(map(str, operands))}")
 
-    def call(self, name: str, result: str, *arguments: str) -> str:
-        """Add a call with the result type *result* and arguments such as "i32 %a"; return its result."""
-        return self.emit_value(f"call {result} @{name}({', '.join(arguments)})")
+    def call(self, name: str, result_type: str, *arguments: str) -> str:
+        """Add a call of the function *name* with arguments such as "i32 %a"; return its result."""
+        return self.emit_value(f"call {result_type} @{name}({', '.join(arguments)})")
 
     def select(self, condition: str, ir_type: str, if_true: str, if_false: str) -> str:
         """Add a `select`; return its result."""
@@ -67,7 +68,7 @@ class IRBuilder:
 
         Args:
             text: Lines such as "sum = add i32 {a}, {b}", where later lines may refer to {sum}.
-            values: The values of other names in braces.
+            values: The values of names in braces that no line computes. The computed values are added.
         """
         result = ""
         for line in text.strip().splitlines():
@@ -82,7 +83,7 @@ class IRBuilder:
         return name
 
     def begin_block(self, name: str) -> None:
-        """Begin a basic block. If the block before it is open, that continues in the new one."""
+        """Begin a basic block; a block before it that is still open ends by a branch to the new block."""
         if self.block_is_open:
             self.emit(f"br label %{name}")
         self.lines.append(f"{name}:")
@@ -134,6 +135,11 @@ class IRBuilder:
         return result
 
     def to_text(self, signature: str) -> str:
-        """Return the definition of the function; *signature* is the text between `define` and the body."""
+        """
+        Return the definition of the function; *signature* is the text between `define` and the body.
+
+        The entry block has the prologue alone, since LLVM keeps variables in registers only if they are
+        allocated there.
+        """
         blocks = ("entry:", *self.prologue, "  br label %start", "start:", *self.lines)
         return "\n".join((f"define {signature} {{", *blocks, "}"))

@@ -14,15 +14,21 @@ if TYPE_CHECKING:
 
 # Let only one thread at a time use LLVM.
 _lock = Lock()
-# For how long the end of the process waits for a compilation.
+# The end of the process waits at most this long for a compilation of another thread.
 _MAX_WAIT_SECONDS = 60
+# The LLVM of llvmlite 0.45, the oldest release that pyproject.toml allows.
 _MIN_LLVM_VERSION = (20, 0, 0)
+# A multiple of 16, the alignment that a coroutine declares for its frame.
 _FRAME_ALIGNMENT_BYTES = 64
 
 
 def stop_compiling() -> None:
-    """Wait until no thread compiles, and let no thread compile later. Called at the end of the process."""
-    # The lock is never released.
+    """
+    Wait until no thread compiles, and let no thread compile later.
+
+    Called at the end of the process, which destroys LLVM: a thread that still compiled would crash.
+    """
+    # The lock is never released, so that other threads wait for it until the process has ended.
     _lock.held.acquire(timeout=_MAX_WAIT_SECONDS)
 
 
@@ -43,7 +49,10 @@ def _load_llvm() -> Any:
 @functools.cache
 def target() -> Sequence[str]:
     """
-    Return everything but the IR that machine code depends on: versions, the CPU, and its features.
+    Return everything besides the IR that machine code depends on.
+
+    Returns:
+        The versions of llvmlite and of LLVM, the target triple, the name of the CPU, and its features.
 
     Raises:
         LaunchError: llvmlite is too old.
@@ -57,7 +66,7 @@ def target() -> Sequence[str]:
 
 
 def add_symbol(name: str, address: int) -> None:
-    """Define the symbol *name*, a function of this process, for object code that is loaded later."""
+    """Define *name* as the function at an address of this process, for object code that is loaded later."""
     _load_llvm().add_symbol(name, address)
 
 
@@ -96,7 +105,8 @@ def frame_size(ramp: int) -> int:
         ramp: The address of the ramp, the function that starts the coroutine. If its last parameter, the
             address of the frame, is null, the ramp only returns the size.
     """
-    # COMMON_PARAMETERS and the frame: four pointers, threadIdx, and three pointers.
+    # The parameters are COMMON_PARAMETERS (translator.py) and the frame: four pointers, the three integers
+    # of threadIdx, and three pointers.
     pointer, integer = ctypes.c_void_p, ctypes.c_int32
     function = ctypes.CFUNCTYPE(ctypes.c_int64, *[pointer] * 4, *[integer] * 3, *[pointer] * 3)(ramp)
     size = int(function(*[None] * 4, 0, 0, 0, *[None] * 3))
@@ -105,7 +115,9 @@ def frame_size(ramp: int) -> int:
 
 class LoadedCode:
     """
-    Object code in memory, ready to run. It may refer to symbols of object code that was added before.
+    Object code in memory, ready to run.
+
+    The code may refer to symbols of object code that was added before it, and to those of `add_symbol`.
 
     Args:
         objects: Object code, as `compile_ir` returns it.
@@ -114,13 +126,14 @@ class LoadedCode:
     def __init__(self, *objects: bytes) -> None:
         with _lock.held:
             llvm = _load_llvm()
-            # The engine needs a module: compile an empty one, which takes half as long without optimisation.
+            # The engine needs a module: pass an empty one, without optimisation, which halves the time. The
+            # objects are compiled already.
             self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _create_target_machine(0))
-            self.add(*objects)
+            self.add(*objects)  # Takes the lock again, which is reentrant.
         self._addresses: dict[str, int] = {}
 
     def add(self, *objects: bytes) -> None:
-        """Load more object code. Other threads may run the code that is loaded already meanwhile."""
+        """Load more object code. Meanwhile other threads may run the code that is loaded already."""
         with _lock.held:
             for code in objects:
                 self._engine.add_object_file(_load_llvm().object_file.ObjectFileRef.from_data(code))
@@ -129,7 +142,7 @@ class LoadedCode:
     def address(self, name: str) -> int:
         """Return the address of a function or a variable."""
         if name not in self._addresses:
-            # Hold the lock: a look-up also finishes the code that another thread is just loading.
+            # Hold the lock: a look-up also finalises code, which another thread may be loading.
             with _lock.held:
                 self._addresses[name] = self._engine.get_global_value_address(name)
         return self._addresses[name]

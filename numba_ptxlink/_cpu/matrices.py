@@ -1,9 +1,10 @@
 """
-Translate matrix instructions: each thread of a warp has some elements of the matrices in its registers.
+Translate matrix instructions: each lane of a warp has some elements of the matrices in its registers.
 
-A thread copies its registers to memory and stores the address of the copy in its ThreadRecord, where the
-other threads of the warp read it; a second exchange makes each thread wait until all have read. The layouts
-are those of "Matrix Fragments for mma" in the PTX ISA.
+For `mma`, each lane copies its registers to memory, gets the addresses of the copies of all lanes by an
+exchange (warps.py), and computes its elements of the result. A second exchange makes each lane wait until all
+have read its copy. The layouts are those of "Matrix Fragments for mma" in the PTX ISA. In names and comments,
+a half is an element of 16 bits.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ ALL_LANES = "-1"  # The mask of all 32 lanes of a warp, as an operand of PTX.
 FACTOR_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "s8": 8, "u8": 8, "e4m3": 8, "e5m2": 8}
 ACCUMULATOR_TYPES = {"f16", "f32", "f64", "s32"}  # The element types of the addend C and of the result D.
 _SHAPE = re.compile(r"m(8|16)n8k(\d+)")  # Such as m16n8k16.
-_FRAGMENT_BYTES = 4  # The two halves that a lane has of each matrix of `ldmatrix` and `stmatrix`.
+_FRAGMENT_BYTES = 4  # A lane has two halves of each matrix of `ldmatrix` and `stmatrix`.
 
 
 class _Product(NamedTuple):
@@ -45,7 +46,7 @@ class _Product(NamedTuple):
         b_type: The type of B's elements.
         c_type: The type of C's elements.
         d_type: The type of D's elements.
-        saturates: Whether integer sums are clamped.
+        saturates: Whether integer sums are clamped to the range of s32.
     """
 
     rows: int
@@ -58,7 +59,7 @@ class _Product(NamedTuple):
 
     @property
     def register_bytes(self) -> int:
-        """The size of a register with elements of A or B."""
+        """The size in bytes of a register with elements of A or B."""
         return 8 if self.a_type == "f64" else 4
 
     @property
@@ -68,17 +69,21 @@ class _Product(NamedTuple):
 
     @property
     def lane_rows(self) -> int:
-        """The number of rows of A, C or D of which a lane has elements: each eighth row."""
+        """The number of rows of A, C or D of which a lane has elements: lane 0 has the rows 0 and 8 of 16."""
         return self.rows // 8
 
     @property
     def offsets(self) -> tuple[int, int, int]:
-        """The offsets of B and C in the copy of a lane's registers, after A, and the end of C, in bytes."""
+        """
+        The offset of B, the offset of C, and the end of C, in bytes.
+
+        The copy of a lane's registers has the lane's elements of A, B and C, in this order.
+        """
         # Four lanes share a row of A, and four lanes a column of B. A lane has elements of one column of B.
         registers_per_line = -(-self.depth // (4 * self.register_elements))
         b_offset = self.lane_rows * registers_per_line * self.register_bytes
         c_offset = b_offset + registers_per_line * self.register_bytes
-        # D later replaces C. A lane has two elements of each of its rows, each in 8 bytes or less.
+        # D later replaces C. Of each of its rows of C, a lane has two elements of at most 8 bytes.
         return b_offset, c_offset, c_offset + self.lane_rows * 2 * 8
 
     @property
@@ -91,7 +96,7 @@ class _Product(NamedTuple):
 def exchange_all(b: Translator, value: str) -> str:
     """Exchange values between all 32 lanes of a warp; return the address of the ThreadRecord of lane 0."""
     group, first_record = exchange(b, value, ALL_LANES)
-    # Fault if the warp lacks lanes: on a GPU, the instruction would not return.
+    # Fault if a lane of the warp is missing or has exited: on a GPU, the instruction would not return.
     b.fault_unless(b.emit_op("icmp eq", "i32", group, -1), Fault.DEADLOCK)
     return first_record
 
@@ -100,8 +105,9 @@ def multiply(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None
     """Translate `mma.sync` without sparsity. Floats are summed in double precision, and then rounded."""
     product = _parse_product(mnemonic)
     b_offset, c_offset, end = product.offsets
-    # The copy of the lane's registers, in words of 64 bits.
+    # The copy of the lane's registers. Its size is rounded up to words of 64 bits, for their alignment.
     registers = b.alloca(f"[{end // 8 + 1} x i64]")
+    # The operands are D, A, B and C.
     for operand, offset, register_bytes in (
         (operands[1], 0, product.register_bytes),
         (operands[2], b_offset, product.register_bytes),
@@ -116,6 +122,7 @@ def multiply(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None
     b.emit(f"call void @{product.name}(ptr {first_record}, i32 {b.expand('%laneid')}, ptr {registers})")
     # Other lanes may still read this lane's copy: wait for them.
     exchange(b, "0", ALL_LANES)
+    # The function has written D in place of C.
     result_bytes = _accumulator_register_bytes(product.d_type)
     for index, register in enumerate(ptx.split_vector(operands[0])):
         value = b.load(f"i{8 * result_bytes}", registers, c_offset + index * result_bytes)
@@ -129,10 +136,11 @@ def _parse_product(mnemonic: Mnemonic) -> _Product:
     Raises:
         UnsupportedInstruction: The matrices are sparse, of single bits, or laid out as for Volta.
     """
-    flags = set(mnemonic.modifiers) - {"sync", "aligned", "row", "col", "satfinite", *FACTOR_BITS}
-    shape = _SHAPE.fullmatch(flags.pop()) if len(flags) == 1 else None
+    # The only other modifier is the shape.
+    other_flags = set(mnemonic.modifiers) - {"sync", "aligned", "row", "col", "satfinite", *FACTOR_BITS}
+    shape = _SHAPE.fullmatch(other_flags.pop()) if len(other_flags) == 1 else None
     # The types of D, A, B and C, in this order. Types that only matrices have, such as tf32, are parsed as
-    # modifiers, so that the list then has the types of D and C alone.
+    # modifiers. If those of A and B are such types, the list has the types of D and C alone.
     type_names = [f"{ptx_type.letter}{ptx_type.bits}" for ptx_type in mnemonic.types]
     matrix_types = [flag for flag in mnemonic.modifiers if flag in FACTOR_BITS]
     factor_types = matrix_types or type_names[1:-1]
@@ -148,14 +156,14 @@ def _parse_product(mnemonic: Mnemonic) -> _Product:
     (a_type, b_type), c_type, d_type = factor_types, type_names[-1], type_names[0]
     saturates = "satfinite" in mnemonic.modifiers
     product = _Product(int(shape[1]), int(shape[2]), a_type, b_type, c_type, d_type, saturates)
-    # `m8n8k4` with elements of 16 bits, of which a register has two, is laid out as for Volta.
+    # `m8n8k4` with elements of 16 bits, of which a register has two, has a layout of its own, for Volta.
     if product.rows == 8 and product.register_elements == 2:
         raise UnsupportedInstruction
     return product
 
 
 def _accumulator_register_bytes(element_type: str) -> int:
-    """Return the size of a register with elements of C or D."""
+    """Return the size in bytes of a register with elements of C or D."""
     return 8 if element_type == "f64" else 4
 
 
@@ -163,11 +171,12 @@ def _product_function(global_values: dict[str, str], product: _Product) -> str:
     """
     Return an LLVM function that computes the elements of D that one lane has.
 
-    A lane has the columns 2t and 2t + 1 of each eighth row, where t is the lane's number modulo 4.
+    The lane 4i + t, where t is 0 to 3, has the columns 2t and 2t + 1 of row i, and of row i + 8 if there are
+    16 rows.
     """
     f = IRBuilder(global_values)
     b_offset, c_offset, _ = product.offsets
-    # The lanes 4i to 4i + 3 have row i of A, row i + 8 and so on. The lanes 4j to 4j + 3 have column j of B.
+    # The lanes 4i to 4i + 3 have row i of A, and row i + 8. The lanes 4j to 4j + 3 have column j of B.
     row_lane, lane_in_row = f.emit_op("and", "i32", "%lane", -4), f.emit_op("and", "i32", "%lane", 3)
     row_holders = [
         registers_of(f, "%first_record", f.emit_op("add", "i32", row_lane, index)) for index in range(4)
@@ -180,10 +189,12 @@ def _product_function(global_values: dict[str, str], product: _Product) -> str:
             registers_of(f, "%first_record", f.emit_op("add", "i32", column_lane, index))
             for index in range(4)
         ]
-        columns.append(_load_line(f, product, product.b_type, holders, b_offset, 1, 0))
+        columns.append(_load_line(f, product, product.b_type, holders, b_offset, line_count=1, line=0))
     results = []
     for row in range(product.lane_rows):
-        row_elements = _load_line(f, product, product.a_type, row_holders, 0, product.lane_rows, row)
+        row_elements = _load_line(
+            f, product, product.a_type, row_holders, offset=0, line_count=product.lane_rows, line=row
+        )
         for column, column_elements in enumerate(columns):
             bits, offset = _accumulator_element(product.c_type, c_offset, 2 * row + column)
             addend = decode_element(f, product.c_type, f.load(f"i{bits}", "%registers", offset))
@@ -201,7 +212,7 @@ def registers_of(f: IRBuilder, first_record: str, lane: str) -> str:
     """
     Return the address of the copy of a lane's registers, which the lane has passed to `exchange_all`.
 
-    *first_record* is the ThreadRecord of lane 0, after which those of the other lanes follow.
+    *first_record* is the ThreadRecord of lane 0, as `exchange_all` returns it.
     """
     return load_lane_operand(f, "ptr", first_record, lane)
 
@@ -222,26 +233,27 @@ def _load_line(
         f: The function under construction.
         product: The matrix product.
         element_type: The type of the elements.
-        holders: The addresses of the four lanes' registers.
-        offset: The offset of the matrix in a lane's registers, in bytes.
+        holders: The addresses of the copies of the four lanes' registers, the lowest lane first.
+        offset: The offset of the matrix in the copy of a lane's registers, in bytes.
         line_count: The number of lines of the matrix of which a lane has elements.
-        line: The index of the line among these.
+        line: The index of the line among those of the lane.
     """
     bits = FACTOR_BITS[element_type]
     elements = []
     for position in range(product.depth):
-        # Along a line, the registers are those of lanes 0, 1, 2, 3, and again 0. In the copy of a lane's
-        # registers, those of its lines alternate: line 0, line 1, line 0, line 1.
+        # Along a line, the registers are those of the holders 0, 1, 2, 3, and again 0. In the copy of a
+        # lane's registers, those of its lines alternate: line 0, line 1, line 0, line 1.
         register_in_line, element_in_register = divmod(position, product.register_elements)
-        turn, holder_index = divmod(register_in_line, 4)
-        register_offset = offset + (line + line_count * turn) * product.register_bytes
+        round_index, holder_index = divmod(register_in_line, 4)
+        register_index = line + line_count * round_index
+        register_offset = offset + register_index * product.register_bytes
         element = f.load(f"i{bits}", holders[holder_index], register_offset + element_in_register * bits // 8)
         elements.append(decode_element(f, element_type, element))
     return elements
 
 
 def decode_element(f: IRBuilder, element_type: str, element: str) -> str:
-    """Return the value of an element: an i32 if it is an integer, else a double."""
+    """Return the value of an element, given by its bits: an i32 for an integer type, else a double."""
     if element_type in ("s8", "u8"):
         return f.resize(element, 8, 32, signed=element_type == "s8")
     if element_type == "s32":
@@ -258,7 +270,14 @@ def decode_element(f: IRBuilder, element_type: str, element: str) -> str:
 
 
 def _accumulator_element(element_type: str, offset: int, index: int) -> tuple[int, int]:
-    """Return the width in bits of an element of C or D at *offset*, and its offset in bytes."""
+    """
+    Return the width of an element of C or D in bits, and its offset in the copy of the registers in bytes.
+
+    Args:
+        element_type: The type of the element.
+        offset: The offset of the matrix in the copy.
+        index: The index of the element among those that the lane has of the matrix.
+    """
     size = {"f16": 2, "f64": 8}.get(element_type, 4)
     return 8 * size, offset + index * size
 
@@ -274,7 +293,7 @@ def sum_of_products(
         result_type: The element type of D.
         pairs: The factors, as `decode_element` returns them.
         addend: The element of C, as `decode_element` returns it.
-        saturates: Whether the addition of *addend* to a sum of integers is clamped.
+        saturates: Whether the addition of *addend* to a sum of integers is clamped, and does not wrap around.
     """
     if result_type == "s32":
         total = "0"
@@ -297,8 +316,8 @@ def encode_sum(f: IRBuilder, result_type: str, value: str) -> str:
     if result_type == "f64":
         return f.emit_value(f"bitcast double {value} to i64")
     if result_type == "f16":
-        # The float is rounded to odd (its last bit is 1 if it is inexact). Rounding it to f16 then gives the
-        # result of rounding the double once. Mode 1 is `rn`: to nearest, ties to even.
+        # The float is rounded to odd: if it is inexact, its last bit is 1. Rounding it to f16 then gives the
+        # result of rounding the double once. The mode 1 is `rn`: to nearest, ties to even.
         rounded_to_odd = f.call("ptxlink.round_to_odd", "float", f"double {value}")
         return f.call("ptxlink.f16.encode", "i16", f"float {rounded_to_odd}", "i32 1")
     result = f.emit_value(f"fptrunc double {value} to float")
@@ -307,9 +326,9 @@ def encode_sum(f: IRBuilder, result_type: str, value: str) -> str:
 
 def transpose(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """
-    Translate `movmatrix`: the transpose of 8 rows of 8 halves, which are elements of 16 bits.
+    Translate `movmatrix`: the transpose of a matrix of 8 rows of 8 halves.
 
-    Each lane has two neighbours of a row in one register.
+    Each lane has two halves, which are neighbours in a row, in one register.
     """
     if set(mnemonic.modifiers) != {"sync", "aligned", "m8n8", "trans"}:
         raise UnsupportedInstruction
@@ -317,8 +336,8 @@ def transpose(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> Non
     first_record = exchange_all(b, value)
     lane = b.expand("%laneid")
     # Lane i has the columns 2(i % 4) and 2(i % 4) + 1 of row i / 4, so that element (row, column) is in lane
-    # 4 row + column / 2. Of the transpose, lane i gets the same positions: the elements of the rows 2(i % 4)
-    # and 2(i % 4) + 1 in column i / 4.
+    # 4 row + column / 2. Lane i gets these positions of the transpose, which are, in the matrix, the rows
+    # 2(i % 4) and 2(i % 4) + 1 of column i / 4.
     column = b.emit_op("lshr", "i32", lane, 2)
     halves = []
     for half_index in range(2):
@@ -337,12 +356,13 @@ def load_matrices(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
     """
     Translate `ldmatrix`: one, two or four matrices of 8 rows of 8 halves from shared memory.
 
-    The lanes 8i to 8i + 7 have the addresses of the rows of matrix i. Each lane gets two neighbours of a row,
-    or with `.trans` of a column.
+    The lanes 8i to 8i + 7 pass the addresses of the rows of matrix i. Each lane gets two halves of each
+    matrix: neighbours in a row, or with `.trans` in a column.
     """
     targets = ptx.split_vector(operands[0])
     matrix_addresses = _lane_addresses(b, mnemonic, operands[1], len(targets))
     for target, addresses in zip(targets, matrix_addresses, strict=True):
+        # The bytes at each address: 4 for two neighbours, else 2.
         size = _FRAGMENT_BYTES // len(addresses)
         parts = []
         for address in addresses:
@@ -359,6 +379,7 @@ def store_matrices(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -
     sources = ptx.split_vector(operands[1])
     matrix_addresses = _lane_addresses(b, mnemonic, operands[0], len(sources))
     for source, addresses in zip(sources, matrix_addresses, strict=True):
+        # The bytes at each address: 4 for two neighbours, else 2.
         size = _FRAGMENT_BYTES // len(addresses)
         parts = b.split_bits(b.read_operand(source, 32), 32, len(addresses))
         for address, part in zip(addresses, parts, strict=True):
@@ -371,18 +392,20 @@ def store_matrices(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -
 
 def _lane_addresses(b: Translator, mnemonic: Mnemonic, operand: str, count: int) -> Iterator[Sequence[str]]:
     """
-    Yield the addresses of the two halves that a lane has of each of *count* matrices.
+    Yield the addresses of the two halves that this lane has of a matrix, for each of *count* matrices.
 
-    Two halves of a row are neighbours in memory, and have a single address; with `.trans`, they have two. The
-    lane passes the address of a row as *operand*.
+    Two halves of a row are neighbours in memory, and have a single address. With `.trans`, each half has an
+    address of its own. *operand* is the address of the row that this lane passes to the others.
     """
+    # "shared::cta" is "shared".
     modifiers = {modifier.partition("::")[0] for modifier in mnemonic.modifiers} - {"trans"}
     is_supported = modifiers == {"sync", "aligned", "m8n8", f"x{count}", "shared"}
     parsed = ptx.address(operand)
     if not is_supported or mnemonic.type.width != 16 or parsed is None:
         raise UnsupportedInstruction
-    generic = b.emit_op("add", "i64", effective_address(b, *parsed), b.load_context_field("shared_base"))
-    first_record = exchange_all(b, generic)
+    # The host address of the row.
+    row_address = b.emit_op("add", "i64", effective_address(b, *parsed), b.load_context_field("shared_base"))
+    first_record = exchange_all(b, row_address)
     # Lane i has the columns 2(i % 4) and 2(i % 4) + 1 of row i / 4.
     lane = b.expand("%laneid")
     row = b.emit_op("lshr", "i32", lane, 2)
@@ -397,7 +420,7 @@ def _lane_addresses(b: Translator, mnemonic: Mnemonic, operand: str, count: int)
 
 
 def _half_address(b: Translator, first_record: str, matrix_index: int, row: str, column: str) -> str:
-    """Return the address of a half of a matrix; lane 8 * matrix_index + row passed the address of its row."""
+    """Return the address of a half of a matrix: lane 8 * matrix_index + row has passed that of the row."""
     lane = b.emit_op("add", "i32", row, 8 * matrix_index)
     row_address = load_lane_operand(b, "i64", first_record, lane)
     return b.emit_op("add", "i64", row_address, b.resize(b.emit_op("shl", "i32", column, 1), 32, 64))

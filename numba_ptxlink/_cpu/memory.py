@@ -1,4 +1,9 @@
-"""Translate loads, stores and atomic operations, with checks that the launch may access the address."""
+"""
+Translate loads, stores and atomic operations, with checks that the launch may access the address.
+
+*b* is the Translator of the function, to which a handler adds LLVM IR. An access that is not allowed records
+a fault and ends the thread.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +25,17 @@ if TYPE_CHECKING:
 
 _STATE_SPACES = ("global", "shared", "local", "param", "const")
 _ADDRESS_BITS = 64
-# Racecheck takes accesses with these modifiers for synchronisation. A volatile access is atomic here, too.
+# The check of data races (racecheck) takes accesses with these modifiers for synchronisation.
 _ORDERED_MODIFIERS = {"acquire", "release", "relaxed"}
+# Accesses with these modifiers become atomic accesses of LLVM.
 _ATOMIC_MODIFIERS = {*_ORDERED_MODIFIERS, "volatile"}
 # Modifiers for the state space, vectors, order and caching, such as "shared::cta", "v4" and "acquire".
-# They do not change the accessed value.
+# These need no translation of their own: atomic accesses have the strongest order, and a CPU ignores caching.
 _ACCESS_MODIFIERS = re.compile(
     r"(global|shared|local|param|const)(::\w+)?|acquire|release|relaxed|volatile|weak|mmio|sys|gpu|cta|cluster"
     r"|nc|c[agsv]|lu|w[bt]|noftz|unified|entry|func|v[248]|L[12].*"
 )
-# Operations of `atom` on integers, and those of LLVM's `atomicrmw`.
+# Operations of `atom` on integers, with the names that LLVM's `atomicrmw` has for them.
 _ATOMIC_OPERATIONS = {
     "add": "add",
     "and": "and",
@@ -55,7 +61,7 @@ def space_pointer(b: Translator, operand: str, space: str, size: int, *, write: 
         b: The function under construction.
         operand: The address, such as "[%rd1+8]".
         space: The state space, "" for a generic address.
-        size: The number of bytes, a power of two.
+        size: The number of bytes, a power of two, of which the address must be a multiple.
         write: Whether the instruction writes.
     """
     # An element of an array has no brackets around it: `ld.shared.u32 %r1, x[3]`.
@@ -66,6 +72,7 @@ def space_pointer(b: Translator, operand: str, space: str, size: int, *, write: 
     if space == "shared":
         return _shared_pointer(b, base, offset, size)
     address = effective_address(b, base, offset)
+    # In PTX with short pointers, a register has the lower 32 bits of such an address.
     if space in ("local", "const") and _address_width(b, base) < _ADDRESS_BITS:
         address = _restore_address(b, address, space)
     return region_pointer(b, address, size, write=write)
@@ -76,12 +83,13 @@ def _storage_pointer(b: Translator, storage: Storage, offset: int, size: int) ->
     if not 0 <= offset <= storage.size - size:
         # The error shows the offset as the address, as 64 bits without sign.
         b.fault(Fault.ACCESS, str(offset % (1 << 64)), size)
+        # No thread reaches the code after the fault, which needs a block all the same.
         b.begin_block(b.unique_name())
     return b.offset_pointer(storage.pointer, offset)
 
 
 def effective_address(b: Translator, base: str, offset: int) -> str:
-    """Return base plus offset in 64 bits; the sum wraps around in the width of the base register."""
+    """Return *base* plus *offset*, extended to 64 bits; the sum wraps around in the width of the register."""
     width = _address_width(b, base)
     address = b.read_operand(base, width)
     if offset:
@@ -90,7 +98,7 @@ def effective_address(b: Translator, base: str, offset: int) -> str:
 
 
 def _address_width(b: Translator, base: str) -> int:
-    """Return the bits of a register with an address; 64 if *base* is a symbol or a number."""
+    """Return the width of a register with an address in bits; 64 if *base* is a symbol or a number."""
     register = b.find_register(base)
     return register[1] if register else _ADDRESS_BITS
 
@@ -103,8 +111,8 @@ def _restore_address(b: Translator, address: str, space: str) -> str:
 
 def _shared_pointer(b: Translator, base: str, offset: int, size: int) -> str:
     """Return a pointer to *size* bytes of the block's shared memory."""
-    # The check uses the offset from the beginning of shared memory, which has the alignment of the address:
-    # SHARED_START is 1024. The difference of the constants is one constant, so that it costs no instruction.
+    # Shared memory begins at the address SHARED_START, 1024. Check the position from there, which is aligned
+    # like the address. `offset - SHARED_START` is one constant, so that the position costs no instruction.
     position = effective_address(b, base, offset - SHARED_START)
     if b.module.checks_accesses:
         is_allowed = b.expand("access.shared", offset=position, mask=size - 1)
@@ -122,13 +130,14 @@ def _shared_pointer(b: Translator, base: str, offset: int, size: int) -> str:
 
 def region_pointer(b: Translator, address: str, size: int, *, write: bool) -> str:
     """
-    Return a pointer to global, constant, local or generic memory.
+    Return a pointer to a host address, to which addresses of all state spaces but shared memory are equal.
 
     The address is checked against the region that this instruction used last (a one-entry cache), then
-    against all regions.
+    against all regions. A region is memory that the launch may access.
     """
     if b.module.checks_accesses:
-        # The cached region is two words of 8 bytes: its start, and the limit of offsets for this access.
+        # The cache of an access has two words of 8 bytes: the start of the region, and the offset into it
+        # from which on the access does not fit.
         cached = b.offset_pointer("%region_cache", 16 * b.module.access_count)
         b.module.access_count += 1
         start, offset_limit = b.load("i64", cached), b.load("i64", cached, 8)
@@ -140,6 +149,7 @@ def region_pointer(b: Translator, address: str, size: int, *, write: bool) -> st
         b.begin_block(search_label)
         arguments = f"i64 {address}", f"i64 {size}", f"i64 {b.fault_site()}", f"i1 {int(write)}"
         is_allowed = b.call("ptxlink.find_region", "i1", "ptr %ctx", f"ptr {cached}", *arguments)
+        # If the access is not allowed, `find_region` has recorded a fault: end the thread.
         b.cond_branch(is_allowed, ok_label, "leave", likely=True)
         b.begin_block(ok_label)
     return b.emit_value(f"inttoptr i64 {address} to ptr")
@@ -151,20 +161,20 @@ def _vector_length(mnemonic: Mnemonic) -> int:
 
 
 def _other_modifiers(mnemonic: Mnemonic) -> set[str]:
-    """Return the modifiers without those for the state space, the order and the cache."""
+    """Return the modifiers that are not of `_ACCESS_MODIFIERS`, such as the operation of `atom`."""
     return {flag for flag in mnemonic.modifiers if not _ACCESS_MODIFIERS.fullmatch(flag)}
 
 
 def report_access(b: Translator, pointer: str, size: int, kind: Access, value: str = "0") -> None:
     """
-    Report an access to global or shared memory to racecheck and initcheck, if they are on.
+    Report an access to global or shared memory to the checks racecheck and initcheck, if one of them is on.
 
     Args:
         b: The function under construction.
         pointer: The address, as a pointer of LLVM IR.
         size: The number of bytes.
         kind: The kind of access.
-        value: The written value, an i64: threads that write equal values do not race.
+        value: The written value, an i64: threads that write equal values do not race. "0" for other accesses.
     """
     if not b.module.reports_accesses:
         return
@@ -177,7 +187,7 @@ def report_access(b: Translator, pointer: str, size: int, kind: Access, value: s
 
 
 def _is_thread_private(b: Translator, memory: str, space: str) -> bool:
-    """Return whether an operand is in memory that other threads cannot write, so that no race is possible."""
+    """Return whether other threads cannot write the memory of an operand, so that no race is possible."""
     parsed = ptx.address(memory)
     return space in ("local", "param", "const") or bool(parsed and b.find_storage(parsed[0]))
 
@@ -222,7 +232,7 @@ def modify_atomically(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]
     # `write_register` drops results for "_".
     target, memory, *sources = operands if mnemonic.opcode == "atom" else ("_", *operands)
     vector_length = _vector_length(mnemonic)
-    # The only other modifier of a supported instruction is the operation, such as "add".
+    # Besides `acq_rel`, the only other modifier of a supported instruction is the operation, such as "add".
     operation = ".".join(_other_modifiers(mnemonic) - {"acq_rel"})
     if operation not in {"min", "max", "cas", *_ATOMIC_OPERATIONS}:
         raise UnsupportedInstruction
@@ -233,7 +243,7 @@ def modify_atomically(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]
     pointer = space_pointer(b, memory, _state_space(mnemonic), size * vector_length, write=True)
     targets = ptx.split_vector(target) if target != "_" else ["_"] * vector_length
     source_elements = [ptx.split_vector(source) for source in sources]
-    # `atom.cas` has the operands expected and new.
+    # `atom.cas` has two sources, the expected and the new value. Each has as many elements as the target.
     source_count = 2 if operation == "cas" else 1
     lengths = {len(elements) for elements in (targets, *source_elements)}
     if len(sources) != source_count or lengths != {vector_length}:
@@ -254,32 +264,39 @@ def _modify_element(
     bits, signed = mnemonic.type.width, mnemonic.type.is_signed
     values = [b.read_operand(source, bits) for source in sources]
     if operation == "cas":
-        old = _emit_compare_and_swap(b, pointer, bits, *values)[0]
+        old, _ = _emit_compare_and_swap(b, pointer, bits, *values)
     elif mnemonic.type.is_float and operation != "exch":
         old = _emit_compare_and_swap_loop(b, mnemonic, operation, pointer, values[0])
     else:
-        minmax_prefix = "" if signed else "u"
-        is_minmax = operation in ("min", "max")
-        name = f"{minmax_prefix}{operation}" if is_minmax else _ATOMIC_OPERATIONS[operation]
-        old = b.emit_value(f"atomicrmw {name} ptr {pointer}, i{bits} {values[0]} seq_cst")
+        # LLVM has `min` for signed and `umin` for unsigned integers.
+        minmax_operation = operation if signed else f"u{operation}"
+        rmw_operation = _ATOMIC_OPERATIONS.get(operation, minmax_operation)
+        old = b.emit_value(f"atomicrmw {rmw_operation} ptr {pointer}, i{bits} {values[0]} seq_cst")
     b.write_register(target, old, bits, signed=signed)
 
 
-def _emit_compare_and_swap(b: Translator, pointer: str, bits: int, expected: str, new: str) -> list[str]:
+def _emit_compare_and_swap(
+    b: Translator, pointer: str, bits: int, expected: str, new: str
+) -> tuple[str, str]:
     """
     Emit a compare-and-swap of a value in memory.
 
     Returns:
-        The value that was in memory, and an i1: whether it was *expected*, so that *new* has replaced it.
+        The value that was in memory, and an i1: whether that was *expected*, so that *new* has replaced it.
     """
     pair = b.emit_value(f"cmpxchg ptr {pointer}, i{bits} {expected}, i{bits} {new} seq_cst seq_cst")
-    return [b.emit_value(f"extractvalue {{i{bits}, i1}} {pair}, {index}") for index in (0, 1)]
+    old, is_exchanged = (b.emit_value(f"extractvalue {{i{bits}, i1}} {pair}, {index}") for index in (0, 1))
+    return old, is_exchanged
 
 
 def _emit_compare_and_swap_loop(
     b: Translator, mnemonic: Mnemonic, operation: str, pointer: str, value: str
 ) -> str:
-    """Emit a float atomic as a compare-and-swap loop; return the old value."""
+    """
+    Emit an atomic operation on a float, as a loop until a compare-and-swap succeeds; return the old value.
+
+    In each round, the sum (or other result) is computed from the value that was in memory last.
+    """
     bits = mnemonic.type.width
     current = b.alloca(f"i{bits}")
     initial = b.emit_value(f"load atomic i{bits}, ptr {pointer} monotonic, align {bits // 8}")
@@ -292,7 +309,8 @@ def _emit_compare_and_swap_loop(
     unmodified = mnemonic._replace(opcode=operation, modifiers=())
     new = arithmetic.emit_arithmetic(b, unmodified, [expected, value])
     if is_float32 and operation == "add" and space != "shared":
-        # A GPU adds in global memory with subnormal numbers as zero, in shared memory with their values.
+        # A GPU takes subnormal numbers for zeros if it adds in global memory, but not in shared memory. A
+        # generic address (*space* is "") may be of either.
         flushed = arithmetic.emit_arithmetic(b, unmodified._replace(modifiers=("ftz",)), [expected, value])
         new = flushed if space == "global" else b.select(b.is_shared_pointer(pointer), "i32", new, flushed)
     if is_float32:
@@ -308,8 +326,8 @@ def convert_address(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) 
     """
     Translate `cvta` (from an address in a state space to a generic address) and `cvta.to` (the inverse).
 
-    Shared addresses are offsets from the block's shared memory; other state spaces use host addresses
-    unchanged.
+    A shared address is an offset from the field `shared_base` of BlockContext. In other state spaces, an
+    address is the host address, or its lower 32 bits in PTX with short pointers.
     """
     bits = mnemonic.type.bits
     value = b.read_operand(operands[1], bits)
@@ -329,7 +347,7 @@ def test_space(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> No
 
 
 def fence(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `membar` and `fence` of any scope and order to the strongest fence."""
+    """Translate `membar` and `fence` of any scope and order to LLVM's strongest fence."""
     b.emit("fence seq_cst")
 
 

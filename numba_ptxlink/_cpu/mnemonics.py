@@ -1,4 +1,4 @@
-"""Parse opcodes, types and immediate operands of PTX instructions."""
+"""Parse opcodes with their modifiers and types, and operands that are numbers, of PTX instructions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from numba_ptxlink._formats import ptx
 
-# LLVM's type for the arithmetic of floats, by the width of PTX's type. Halves are computed as floats.
+# LLVM's type for the arithmetic of floats, by the width of PTX's type. 16-bit floats are computed as floats.
 _FLOAT_TYPES = {16: "float", 32: "float", 64: "double"}
 # Such as s32, bf16 and f16x2; there is no f8, f128 or bf32.
 _TYPE = re.compile(r"(?!f8|f128|bf(?!16))(bf|[busf])(8|16|32|64|128)(?:x(2))?")
@@ -43,17 +43,17 @@ class PtxType:
 
     @property
     def raw(self) -> str:
-        """The integer type of LLVM IR with the width of an element."""
+        """The integer type of LLVM IR with the width of an element: "i16" for f16x2."""
         return f"i{self.bits}"
 
     @property
     def ir(self) -> str:
-        """The type of LLVM IR for the arithmetic of an element: "float" for f16."""
+        """The type of LLVM IR for the arithmetic of an element: "float" for f16 and f32, "i32" for s32."""
         return _FLOAT_TYPES[self.bits] if self.is_float else self.raw
 
     @property
     def suffix(self) -> str:
-        """The end of the names of LLVM's float intrinsics, such as `llvm.fma.f32`."""
+        """The end of the names of LLVM's intrinsics for a float, such as `llvm.fma.f32`; f32 also for f16."""
         return "f64" if self.bits == 64 else "f32"
 
     @property
@@ -72,7 +72,7 @@ PRED, U32 = PtxType("pred", 1), PtxType("u", 32)
 
 @lru_cache(maxsize=256)
 def _parse_type(modifier: str) -> PtxType | None:
-    """Return the type that a modifier names, None if it names no type."""
+    """Return the type that a modifier names: u32 for "u32", None for a modifier such as "rn"."""
     if modifier == "pred":
         return PRED
     match = _TYPE.fullmatch(modifier)
@@ -86,7 +86,7 @@ class Mnemonic(NamedTuple):
     Args:
         opcode: The opcode alone: "cvt".
         modifiers: The modifiers that are not types: "rn".
-        types: The types, in order: f32 and s64.
+        types: The types, in the order of the text: f32 and s64.
     """
 
     opcode: str
@@ -96,7 +96,7 @@ class Mnemonic(NamedTuple):
     @property
     def type(self) -> PtxType:
         """
-        The last type, which is that of the operands.
+        The last type, s64 in the example: the type of the operands of most instructions.
 
         Raises:
             UnsupportedInstruction: The instruction has no type.
@@ -120,14 +120,14 @@ class UnsupportedInstruction(Exception):  # noqa: N818 - no error until a thread
 
 def parse_number(text: str, bits: int) -> int | None:
     """
-    Return the bits of an immediate operand, None for another operand.
+    Return the bits of an operand that is a number, None for a register or a symbol.
 
     Args:
         text: The operand, such as "-1", "1.5", or "0f3F800000" (the bits of a float32 in hexadecimal).
-        bits: The width of the result.
+        bits: The width of the result. An integer is reduced modulo 2**bits.
 
     Raises:
-        UnsupportedInstruction: *text* begins like a number, but is no number of that width.
+        UnsupportedInstruction: *text* begins like a number, but is no integer, and no float of that width.
     """
     try:
         integer = ptx.parse_integer(text)

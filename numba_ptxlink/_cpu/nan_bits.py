@@ -1,9 +1,9 @@
 """
 Find the registers with results of float32 arithmetic, whose NaNs have one bit pattern on a GPU.
 
-A GPU returns 0x7fffffff for each NaN that it computes; x86 keeps sign and payload. Later arithmetic does
-not depend on the bits of a NaN, so a NaN is replaced only where its bits can be seen: where a register is
-stored, moved or read as an integer. Bits of another origin, such as those of a loaded NaN, are kept.
+A GPU returns 0x7fffffff for each NaN that it computes; x86 keeps sign and payload. Arithmetic on a NaN does
+not depend on its bits, so the translator replaces a NaN only where its bits can be seen: where a register is
+stored, or read as an integer. Bits of another origin, such as those of a NaN that was loaded, are kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .mnemonics import Mnemonic, PtxType, UnsupportedInstruction, parse_mnemonic
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# The operands that an instruction copies: `mov target, a` and `selp target, a, b, predicate`.
+# The operands that an instruction copies: a in `mov target, a`, a and b in `selp target, a, b, predicate`.
 _COPIED_OPERANDS = {"mov": slice(1, 2), "selp": slice(1, 3)}
 _F16, _F32 = PtxType("f", 16), PtxType("f", 32)
 # Bits of a float32. A NaN without its sign is a larger integer than infinity.
@@ -28,18 +28,18 @@ _SIGN_BIT, _INFINITY_BITS = 1 << 31, 0x7F800000
 
 
 class Origin(Flag):
-    """The kinds of instructions that computed the values of a register: float32 arithmetic, or others."""
+    """The kinds of instructions that write a register: float32 arithmetic, others, or both kinds."""
 
-    NONE = 0
+    NONE = 0  # No instruction is known yet.
     ARITHMETIC = 1
     OTHER = 2
 
 
 @lru_cache(maxsize=4096)
 def is_arithmetic(mnemonic: Mnemonic) -> bool:
-    """Return whether an instruction computes a float32, and returns 0x7fffffff for NaN on a GPU."""
+    """Return whether an instruction computes a float32 whose NaN is always 0x7fffffff on a GPU."""
     if mnemonic.opcode == "cvt":
-        # `cvt.f32.f64` is no such instruction, since it keeps the upper bits of a NaN.
+        # `cvt.f32.f32` and `cvt.f32.f16` do; `cvt.f32.f64` keeps the upper bits of a NaN.
         return mnemonic.types[:1] == (_F32,) and mnemonic.types[1:] in ((_F32,), (_F16,))
     if {*mnemonic.types} != {_F32} or mnemonic.opcode == "copysign":
         return False
@@ -51,7 +51,7 @@ def is_arithmetic(mnemonic: Mnemonic) -> bool:
 
 
 def _is_immediate_number(operand: str) -> bool:
-    """Return whether an operand is an immediate float32, such as "0f3F800000", other than NaN."""
+    """Return whether an operand is a float32 in hexadecimal, such as "0f3F800000", and no NaN."""
     if operand[:2] not in ("0f", "0F"):
         return False
     bits = int.from_bytes(bytes.fromhex(operand[2:]), "big")
@@ -60,13 +60,13 @@ def _is_immediate_number(operand: str) -> bool:
 
 def find_origins(body: Iterable[tuple[int, ptx.Statement, ptx.Scope]]) -> Mapping[ptx.Register, Origin]:
     """
-    Return the origins of the values that each register of a function may have.
+    Return the origins of the values that each register of a function may have. Copies are followed.
 
     Args:
-        body: The statements of the function, each with its index and the scope of its names.
+        body: The statements of the function, each after its index, and before the scope of its names.
     """
     register_origins: dict[ptx.Register, Origin] = {}
-    # The registers that each register is copied to.
+    # For each register, the registers that it is copied to.
     copies: dict[ptx.Register, list[ptx.Register]] = {}
     for _, statement, scope in body:
         if not isinstance(statement, ptx.Instruction) or not statement.operands:
@@ -77,11 +77,12 @@ def find_origins(body: Iterable[tuple[int, ptx.Statement, ptx.Scope]]) -> Mappin
         if mnemonic.opcode in _COPIED_OPERANDS and mnemonic.types and mnemonic.type.width == _F32.bits:
             operands = statement.operands[_COPIED_OPERANDS[mnemonic.opcode]]
             sources = [scope.find(operand) for operand in operands]
+            # A number that is no NaN has no bits to replace.
             is_copy = all(
                 source or _is_immediate_number(operand)
                 for source, operand in zip(sources, operands, strict=True)
             )
-            # The target has the origins of the sources, which are added below.
+            # The target of a copy has the origins of the sources, which the loop at the end adds.
             origin = Origin.NONE if is_copy else origin
         for operand in ptx.split_vector(statement.operands[0]):
             # A second target, as in `%r1|%p1`, is a predicate.
@@ -94,9 +95,9 @@ def find_origins(body: Iterable[tuple[int, ptx.Statement, ptx.Scope]]) -> Mappin
     pending = [*copies]
     for source in pending:
         for target in copies.get(source, ()):
-            known = register_origins.get(target, Origin.NONE)
-            combined = known | register_origins.get(source, Origin.NONE)
-            if combined != known:
+            target_origins = register_origins.get(target, Origin.NONE)
+            combined = target_origins | register_origins.get(source, Origin.NONE)
+            if combined != target_origins:
                 register_origins[target] = combined
                 pending.append(target)
     return register_origins

@@ -1,4 +1,4 @@
-"""Run the blocks of a grid on several cores, with a worker for each core."""
+"""Run the blocks of a grid in several threads of Python, with a worker for each."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 def run_blocks(workers: Sequence[Worker], count: int, run: Callable[[Worker, int, int], object]) -> None:
     """
-    Run the blocks of a grid in parts of equal size; return when all have finished.
+    Run the blocks of a grid in parts of equal size, one for each worker; return when all have finished.
 
-    If a part raises an exception, and at Ctrl-C, the other parts are interrupted.
+    If a part raises an exception, and at Ctrl-C, the other parts stop at their next check for signals.
 
     Args:
-        workers: A worker for each part.
+        workers: The workers, which execute blocks.
         count: The number of blocks.
         run: Runs blocks; called with the worker, the index of the first block, and the number of blocks.
 
@@ -29,10 +29,10 @@ def run_blocks(workers: Sequence[Worker], count: int, run: Callable[[Worker, int
     """
     part_size = -(-count // len(workers))
     stop_event = threading.Event()
-    # Loops in generated code call this function, with the GIL, and end if it returns 1. The usual function,
-    # PyErr_CheckSignals, would find nothing: only the main thread, which waits here, receives signals.
+    # Generated code calls this function at intervals, with the GIL, and stops if it returns 1. It replaces
+    # PyErr_CheckSignals, which finds nothing in these threads: only the main thread receives signals.
     check_stop = ctypes.PYFUNCTYPE(ctypes.c_int)(stop_event.is_set)
-    parts = []
+    futures = []
     with ThreadPoolExecutor(len(workers)) as pool:
         try:
             for index, worker in enumerate(workers):
@@ -40,11 +40,12 @@ def run_blocks(workers: Sequence[Worker], count: int, run: Callable[[Worker, int
                 first_block = index * part_size
                 # The last parts can be smaller, or empty.
                 block_count = max(min(part_size, count - first_block), 0)
-                parts.append(pool.submit(run, worker, first_block, block_count))
-            done, _ = wait(parts, return_when=FIRST_EXCEPTION)
+                futures.append(pool.submit(run, worker, first_block, block_count))
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         finally:
             stop_event.set()
-        failed = [part for part in parts if part in done and part.exception()]
-    # Raise the cause, and not the interruption of another part.
-    for part in (*failed, *parts):
-        part.result()
+        # The first that failed: interrupted parts end after `wait` has returned.
+        failed = [future for future in futures if future in done and future.exception()]
+    # `result` raises the exception of a part. Ask the first that failed before those that were interrupted.
+    for future in (*failed, *futures):
+        future.result()

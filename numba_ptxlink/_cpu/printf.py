@@ -1,8 +1,8 @@
 """
 Implement `printf` for code on the CPU: format as C does, and write to Python's standard output.
 
-Generated code passes the addresses of the format string and of the arguments, which PTX stores one after the
-other, each at a multiple of its size. The C library formats one conversion at a time.
+Generated code passes the address of the format string, and that of the arguments, which PTX stores one after
+the other, each at a multiple of its size. The C library formats one conversion, such as "%5.2f", at a time.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import ctypes
 import re
 from typing import Any
 
-# Flags, width, precision, length and conversion, such as "%-8.3f". Group 1 is a length of 64 bits, as "ll" in
-# "%lld", and group 2 the conversion, "d".
+# A conversion has flags, width, precision, length and letter: "%-8.3f". Group 1 is a length that means 64
+# bits, as "ll" in "%lld", and group 2 the letter, "d".
 _CONVERSION = re.compile(r"%[-+ #0]*[\d*]*(?:\.[\d*]*)?(?:hh?|(ll?|[jzt]))?([diouxXeEfFgGaAcsp%])")
 _snprintf = ctypes.CDLL(None).snprintf
 _snprintf.argtypes = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p
@@ -42,14 +42,15 @@ class _Arguments:
 
     def format(self, conversion: re.Match[str]) -> str:
         """Return the text for a conversion such as "%5.2f", with the arguments that belong to it."""
-        specification, (is_long, letter) = conversion[0].encode(), conversion.groups()
+        specification, (long_length, letter) = conversion[0].encode(), conversion.groups()
         # A "*" stands for a width or precision that is an argument.
         values = [self.read(ctypes.c_int32) for _ in range(conversion[0].count("*"))]
         if letter in "aAeEfFgG":
             values.append(self.read(ctypes.c_double))
         elif letter != "%":
             # Strings (s) and pointers (p) are addresses of 64 bits.
-            values.append(self.read(ctypes.c_int64 if is_long or letter in "sp" else ctypes.c_int32))
+            values.append(self.read(ctypes.c_int64 if long_length or letter in "sp" else ctypes.c_int32))
+        # Without a buffer, snprintf returns the size of the text.
         size = _snprintf(None, 0, specification, *values)
         buffer = ctypes.create_string_buffer(size + 1)
         _snprintf(buffer, size + 1, specification, *values)
@@ -58,7 +59,7 @@ class _Arguments:
 
 def print_formatted(template: int, arguments: int) -> int:
     """
-    Print as `vprintf` does; return the number of arguments.
+    Print as CUDA's `vprintf` does; like it, return the number of arguments.
 
     Args:
         template: The address of the format string.

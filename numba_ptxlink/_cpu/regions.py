@@ -1,8 +1,8 @@
 """
 Describe the memory that a launch may access, by addresses for generated code and names for errors.
 
-A launch on host arrays has a few regions, which are listed. The CPU device may have thousands: its driver
-keeps the table, and names are looked up only after a fault.
+A launch on host arrays has a few regions, which are listed. The CPU device, a CUDA driver without a GPU, may
+have thousands: the driver keeps their table, and finds names only after a fault.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RegionTable(NamedTuple):
     Args:
         writable: The regions that may be written: for each, its first address and its end address in 8 bytes.
         read_only: The regions that may only be read, in the same form.
-        find_near: Called with an address; returns at least the regions before, at and after the address.
+        find_near: Called with an address; returns the regions before, at and after the address, or more.
     """
 
     writable: bytes
@@ -57,7 +57,7 @@ class RegionTable(NamedTuple):
 
     @classmethod
     def of(cls, regions: Sequence[Region]) -> RegionTable:
-        """Return the table of *regions*, all of which `find_near` returns."""
+        """Return the table of *regions*; its `find_near` returns all of them for any address."""
         writable, read_only = (
             b"".join(
                 _PAIR.pack(region.address, region.end) for region in regions if region.writable == is_writable

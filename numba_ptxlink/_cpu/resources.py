@@ -1,4 +1,8 @@
-"""Find the shared memory, threads and registers that a kernel needs on a GPU, and undefined functions."""
+"""
+Find limits that PTX would meet on a GPU: shared memory, threads of a block, registers, undefined functions.
+
+The CPU has none of these limits, but reports them as the driver and ptxas do.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +21,22 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_STATIC_SHARED_BYTES = 48 << 10
-"""The limit of static shared memory ("Technical Specifications per Compute Capability")."""
+"""Static shared memory of a kernel ("Technical Specifications" in the CUDA C++ Programming Guide)."""
 MAX_BLOCK_THREADS = 1024
+"""The threads of a block, of the same source."""
 _NAME = re.compile(r"[\w$%]+")
 # Such as `.reg .b32 %r<12>`. Predicates (`.reg .pred`) do not count, since they have separate registers.
 _REGISTERS = re.compile(r"\.reg\s+\.[a-z](\d+)\s+%\w+<(\d+)>")
-_MIN_REGISTERS, _MAX_REGISTERS = 16, 255  # The registers of a thread.
+# The least number that `estimated_registers` returns, and the most registers that a thread of a GPU has.
+_MIN_REGISTERS, _MAX_REGISTERS = 16, 255
 
 
 def static_shared_sizes(module: ptx.Module) -> Mapping[str, int]:
     """
     Return the bytes of static shared memory of each kernel, by name.
 
-    Counted are the variables that the kernel and its direct and indirect callees name or declare.
+    Counted are the variables that the kernel and the functions that it reaches name or declare. A function is
+    reached if its name is in the body of the kernel or of a reached function, as in a call.
     """
     variable_sizes = {
         variable.name: variable.size for variable in module.variables if variable.memory == "shared"
@@ -40,14 +47,14 @@ def static_shared_sizes(module: ptx.Module) -> Mapping[str, int]:
     declared_sizes = {name: _declared_shared_size(function) for name, function in functions.items()}
     sizes = {}
     for kernel in (name for name, function in functions.items() if function.kind == "entry"):
-        reachable, pending = {kernel}, [kernel]
+        reached, pending = {kernel}, [kernel]
         while pending:
-            callees = names[pending.pop()] & functions.keys() - reachable
-            reachable |= callees
+            callees = names[pending.pop()] & (functions.keys() - reached)
+            reached |= callees
             pending += callees
-        used_names = set().union(*(names[name] for name in reachable)) & variable_sizes.keys()
-        sizes[kernel] = sum(variable_sizes[name] for name in used_names)
-        sizes[kernel] += sum(declared_sizes[name] for name in reachable)
+        used_variables = set().union(*(names[name] for name in reached)) & variable_sizes.keys()
+        sizes[kernel] = sum(variable_sizes[name] for name in used_variables)
+        sizes[kernel] += sum(declared_sizes[name] for name in reached)
     return sizes
 
 
@@ -63,15 +70,19 @@ def excess_shared_reason(module: ptx.Module) -> str:
 
 
 def undefined_function_reason(module: ptx.Module) -> str:
-    """Return ptxas's message for a function that is called and not defined, with the place, else ""."""
+    """
+    Return ptxas's message for a function that is called and not defined, "" if there is none.
+
+    The message ends with the place of a call if the PTX has line numbers.
+    """
     defined = {function.name for function in module.functions if function.defined}
     defined |= {alias.name for alias in module.aliases}
     for name in (function.name for function in module.functions if function.name not in defined):
-        # The device runtime (cudaLaunchDevice and so on), which the CPU lacks, is no reason to refuse the
-        # module: kernels that call it need not be launched.
-        is_provided = name in EXTERNAL_FUNCTIONS or name.startswith(("cuda", "__cuda"))
+        # Do not refuse a module for calls of the device runtime (cudaLaunchDevice and so on), which the CPU
+        # lacks: the kernels that call it need not be launched.
+        is_accepted = name in EXTERNAL_FUNCTIONS or name.startswith(("cuda", "__cuda"))
         # Such as `call.uni (retval), f, (param0);`.
-        if not is_provided and re.search(rf"\bcall\b[^;]*[\s,]{re.escape(name)}\s*[,;]", module.text):
+        if not is_accepted and re.search(rf"\bcall\b[^;]*[\s,]{re.escape(name)}\s*[,;]", module.text):
             return f"ptxas fatal   : Unresolved extern function '{name}'{_first_call(module, name)}"
     return ""
 
@@ -94,7 +105,7 @@ def _first_call(module: ptx.Module, name: str) -> str:
 
 
 def max_block_threads(kernel: ptx.Function) -> int:
-    """Return the number of threads that `.maxntid` or `.reqntid` allows for a block."""
+    """Return the number of threads that a block of the kernel may have, by `.maxntid` and `.reqntid`."""
     limit = _declared_number(kernel, "maxntid", MAX_BLOCK_THREADS)
     return _declared_number(kernel, "reqntid", limit)
 
@@ -113,7 +124,11 @@ def estimated_registers(kernel: ptx.Function) -> int:
 
 
 def _declared_number(kernel: ptx.Function, directive: str, limit: int) -> int:
-    """Return the product of the numbers after a directive, 256 for `.maxntid 16, 16`, but at most *limit*."""
+    """
+    Return the product of the numbers after a directive, but at most *limit*: 256 for `.maxntid 16, 16`.
+
+    Without the directive, return *limit*.
+    """
     words = [word.lstrip(".") for word in kernel.directives if word not in ",()"]
     if directive not in words:
         return limit

@@ -37,20 +37,22 @@ __all__ = ["CpuProgram", "Region", "byte_sizes"]
 
 # A call of a device function runs in a block of one thread.
 _CALL_CONFIG = Configuration((1, 1, 1), (1, 1, 1))
-_GRID_WORKSPACE_BYTES = 64  # For the variables of cooperative groups at the barrier of the grid.
-_MAX_IDLE_KEYS = 64  # The number of different launches of which workers are kept.
-_UNLIMITED_STEPS = 1 << 62
-# Limits of all devices; "Technical Specifications per Compute Capability" in the CUDA C++ Programming Guide.
+# Room for `struct grid_workspace` of cooperative groups, of 8 bytes in driver_abi.h of CUDA 12.9 and 13.3.
+_GRID_WORKSPACE_BYTES = 64
+_MAX_IDLE_KEYS = 64  # The number of different `_PackedLaunch.worker_key`, of whose launches workers are kept.
+_UNLIMITED_STEPS = 1 << 62  # More steps than a thread executes in a century.
+# The highest limits of all GPUs ("Technical Specifications" in the CUDA C++ Programming Guide).
 _MAX_BLOCK_THREADS, _MAX_SHARED_BYTES = 1024, 227 << 10
-# Handles of the default streams. Launches on the CPU are synchronous, so that there are no others.
+# Handles of the default streams: null, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD. Launches on the CPU are
+# synchronous, so that there are no other streams.
 _DEFAULT_STREAMS = (0, 1, 2)
-# A GPU's default limit of the heap for `malloc`.
+# A GPU's default for cudaLimitMallocHeapSize, the size of the heap of `malloc` in device code.
 _HEAP_BYTES = 8 << 20
 
 
 def byte_sizes(variables: Sequence[formats.Variable]) -> list[int]:
     """Return the size of each variable, a parameter or result of a function, in bytes."""
-    # A `.pred` and an array without elements have size 0, and take a byte.
+    # A `.pred` and an array without elements have size 0, for which the caller passes one byte.
     return [max(variable.size, 1) for variable in variables]
 
 
@@ -74,7 +76,7 @@ class _PackedLaunch(NamedTuple):
 
     @property
     def worker_key(self) -> tuple[Any, ...]:
-        """The key of the workers in `CpuProgram` that can also execute this launch."""
+        """The key of `CpuProgram._idle_workers`: launches with equal keys can have the same workers."""
         return self.entry.name, self.launch_config.block, self.launch_config.shared, self.step_limit
 
 
@@ -87,34 +89,36 @@ class CpuProgram:
 
     Args:
         text: The PTX.
-        checks: The names of checks; True for memcheck, or False for none.
+        checks: The names of checks ("memcheck", "racecheck", "initcheck", "synccheck"); True for memcheck, or
+            False for none.
 
     Attributes:
         module: The PTX module.
         functions: Kernels and functions with a body, by name.
-        variables: The memory of the module's variables, by name.
+        variables: The memory of the module's variables, by name, without those of size 0.
     """
 
     def __init__(self, text: str, *, checks: CpuChecks) -> None:
         self.module = formats.parse(text)
-        unparsed = [
+        # Malformed text has no keyword.
+        malformed = [
             item for item in self.module.items if isinstance(item, formats.UnparsedItem) and not item.keyword
         ]
-        if unparsed:
-            raise LaunchError(f"The PTX is malformed: {unparsed[0].cause}; correct it.")
+        if malformed:
+            raise LaunchError(f"The PTX is malformed: {malformed[0].cause}; correct it.")
         self._checks = parse_checks(checks)
         if needs_accesses(self._checks):
             # The machine code calls functions of the library, which therefore is loaded first.
             load_check_library()
         self._code = CompiledModule(self.module, checks=self._checks)
-        # The reports of checks that were logged, so that each is logged once.
+        # The reports of checks that `WorkerChecks.log_reports` has logged, so that each is logged once.
         self._logged_reports: set[tuple[Any, ...]] = set()
         # The sizes and offsets of the parameters of each kernel, by name.
         self._param_layouts: dict[str, tuple[list[int], list[int]]] = {}
         # Workers of launches that have finished, by `_PackedLaunch.worker_key`.
         self._idle_workers: dict[tuple[Any, ...], list[Worker]] = {}
         self._heap = Buffer(_HEAP_BYTES)
-        # The words that @ptxlink.allocate reads: state, size and address of the heap.
+        # The words that @ptxlink.allocate of runtime.ll reads: state, size and address of the heap.
         self._heap_state = (ctypes.c_int64 * 3)(0, _HEAP_BYTES, self._heap.address)
         self.functions: Mapping[str, formats.Function] = {
             function.name: function for function in self.module.functions if function.defined
@@ -138,8 +142,7 @@ class CpuProgram:
         Args:
             ptx: The module, which defines all functions that it calls, except those of the device runtime and
                 of the C library, such as `vprintf` and `malloc`.
-            checks: The names of checks; True for memcheck, or False for none. Without memcheck, a wrong
-                access may end the process.
+            checks: As for the class. Without memcheck, a wrong access may end the process.
 
         Raises:
             LaunchError: llvmlite is missing, the module is malformed, or it does not define a variable.
@@ -234,7 +237,12 @@ class CpuProgram:
             self._keep_worker(packed, worker)
 
     def _launch_cooperative(self, packed: _PackedLaunch) -> None:
-        """Launch a kernel whose blocks wait for each other, so that all are resident: one worker for each."""
+        """
+        Launch a kernel whose blocks wait for each other at the grid barrier.
+
+        All blocks therefore are resident, each in a worker of its own. The blocks run in turn, each until it
+        has finished, waits at the grid barrier, or yields in a loop.
+        """
         workspace = Buffer(_GRID_WORKSPACE_BYTES)
         block_count = math.prod(packed.launch_config.grid)
         workers = [self._create_worker(packed, workspace) for _ in range(block_count)]
@@ -250,6 +258,7 @@ class CpuProgram:
                     at_grid_barrier.append(index)
                 elif status == BlockStatus.YIELDED:
                     yielded.append(index)
+                # A block that has finished is in neither list.
             # Release the grid barrier once every block has finished or waits at it.
             if yielded:
                 ready = dict.fromkeys(yielded, Resume.YIELD)
@@ -271,8 +280,8 @@ class CpuProgram:
         Args:
             name: The function.
             count: The number of elements, and so of calls.
-            param_arrays: For each parameter the address of the first element, and the stride in bytes.
-            result_array: Address and stride of the results; ignored if the function has no result.
+            param_arrays: For each parameter, the address of the first element and the stride in bytes.
+            result_array: The same for the results; ignored if the function has no result.
             regions: The memory that the function may access besides the variables of the module.
             steps: The maximum number of iterations of all loops of a call; None for no limit.
 
@@ -329,6 +338,7 @@ class CpuProgram:
         )
 
     def _worker_checks(self) -> WorkerChecks | None:
+        """Return the state of a worker for checks other than memcheck, which needs none."""
         return WorkerChecks(self._checks) if self._checks - {"memcheck"} else None
 
     def _run(
@@ -341,7 +351,10 @@ class CpuProgram:
         resume_mode: Resume = Resume.START,
     ) -> int:
         """
-        Execute blocks, or call a function for elements, as `Worker.run` does; log the reports of checks.
+        Execute blocks, or call a function for elements; log the reports of checks.
+
+        The arguments and the result, a BlockStatus, are those of `Worker.run`; *executor* is a function of
+        runtime.ll, by its name.
 
         Raises:
             DeviceFaultError: A thread faulted.
@@ -371,7 +384,7 @@ class CpuProgram:
 
 def _begin_checks(workers: Sequence[Worker]) -> None:
     """Give the checks of all workers one launch number, since only accesses of one launch can race."""
-    launch_number = 0
+    launch_number = 0  # `begin` returns a new number for 0, and else the number that it gets.
     for worker in workers:
         if worker.checks:
             launch_number = worker.checks.begin(launch_number)

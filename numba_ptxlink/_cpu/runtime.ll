@@ -8,7 +8,8 @@
 
 declare i32 @clock_gettime(i32, ptr)
 
-; ---- Faults. Record only the first one: the thread stops, and later faults are consequences.
+; ---- Faults. Record only the first fault of a worker: later ones may be its consequences. %site is the number of the
+; statement.
 
 define void @ptxlink.record_fault(ptr %ctx, i64 %kind, i64 %site, i64 %address, i64 %size) noinline cold {
   %record.at = getelementptr i8, ptr %ctx, i64 $context.fault_record
@@ -39,9 +40,10 @@ define internal i1 @has_fault(ptr %ctx) {
   ret i1 %has_fault
 }
 
-; ---- Regions. Find the region that contains an access, and store its start and %offset_limit in %cached, so that the
-; next access by the same instruction needs no search: an access of %size bytes fits at offsets below the limit. If no
-; region contains the access, record a fault and return false. The writable regions come first.
+; ---- Regions. Find the region that contains an access. Store its start and %offset_limit in %cached, so that the next
+; access by the same instruction needs no search: an access of %size bytes, a power of two, fits at offsets below the
+; limit. If no region contains the access, or the access is misaligned or forbidden, record a fault and return false. In
+; the table of regions, the writable ones come first.
 
 define i1 @ptxlink.find_region(ptr %ctx, ptr %cached, i64 %address, i64 %size, i64 %site, i1 %writes) noinline cold {
 entry:
@@ -112,7 +114,8 @@ define internal void @acquire_gil(ptr %ctx) {
   ret void
 }
 
-; ---- Run Python's pending signal handlers; return whether one raised an exception, as for Ctrl-C.
+; ---- Run Python's pending signal handlers; return whether one raised an exception, as for Ctrl-C. In a thread of
+; parallel.py, the function checks for an exception in another thread instead.
 
 define internal i1 @check_signals(ptr %ctx) noinline cold {
   %check.at = getelementptr i8, ptr %ctx, i64 $context.check_signals
@@ -179,7 +182,7 @@ done:
   ret i32 %result
 }
 
-; ---- Nanoseconds since 1970.
+; ---- Nanoseconds since 1970: the clock 0 is CLOCK_REALTIME.
 
 define i64 @ptxlink.time() {
   %time = alloca [2 x i64]
@@ -197,7 +200,7 @@ define i64 @ptxlink.time() {
 ; %heap has three words: the state, the size, and the address of the memory. The state has the offset of the next
 ; allocation in its lower 40 bits, and the number of live allocations above; 1099511627776 is 2**40. Each allocation
 ; begins behind 16 free bytes, as on a GPU: code of `new T[n]` writes n to the 8 bytes before the address that `malloc`
-; returned. If there is no room, return null.
+; returned. Its size with these is rounded up to a multiple of 16. If there is no room, return null.
 define i64 @ptxlink.allocate(ptr %ctx, i64 %bytes) {
 entry:
   %heap.at = getelementptr i8, ptr %ctx, i64 $context.heap
@@ -233,6 +236,7 @@ failure:
   ret i64 0
 }
 
+; Count one live allocation less; if none is left, begin again at the offset 0.
 define void @ptxlink.free(ptr %ctx, i64 %address) {
 entry:
   %heap.at = getelementptr i8, ptr %ctx, i64 $context.heap
@@ -253,8 +257,8 @@ return:
   ret void
 }
 
-; ---- Warp operations on the operands that the threads of the mask %lanes have stored. %first_record is the
-; ThreadRecord of lane 0.
+; ---- Warp operations on the operands of the threads of the mask %lanes, which are in the field `seen` of their
+; records. %first_record is the ThreadRecord of lane 0.
 
 ; Return the mask of the lanes whose operand is %value.
 
@@ -282,7 +286,8 @@ done:
   ret i32 %result
 }
 
-; `redux` of integers. The operations are numbered as in `warps._REDUCTIONS`; each has a value to begin with.
+; `redux` of integers. The operations are numbered as in `warps._REDUCTIONS`. Each begins with its number of
+; @identities, which leaves the first operand as it is.
 @identities = internal constant [8 x i32] [i32 0, i32 -1, i32 0, i32 0, i32 2147483647, i32 -2147483648, i32 -1, i32 0]
 
 define i32 @ptxlink.reduce(ptr %first_record, i32 %lanes, i32 %operation) {
@@ -335,7 +340,8 @@ done:
   ret i32 %result
 }
 
-; ---- The scheduler. Each thread is a coroutine, and has a ThreadRecord. Many functions return a BlockStatus.
+; ---- The scheduler of kernels whose threads can suspend. Each thread is a coroutine, and has a ThreadRecord. Functions
+; that return an i32 return a BlockStatus, except for @is_at_barrier.
 
 ; Resume one thread; return whether a fault is recorded.
 
@@ -351,7 +357,8 @@ define internal i1 @resume_thread(ptr %ctx, ptr %record) {
   ret i1 %has_fault
 }
 
-; Run each thread of a block until it suspends or exits; %ramp is the function that starts a coroutine.
+; Run each thread of a block until it suspends or exits; %ramp is the function of the kernel that starts a coroutine in
+; the memory %frame, and returns its handle.
 define i32 @ptxlink.start_threads(ptr %ctx, ptr %ramp) {
 entry:
   %arrivals.at = getelementptr i8, ptr %ctx, i64 $context.barrier_arrivals
@@ -412,7 +419,7 @@ done:
 ; Resume the threads of a warp that are suspended in %state, group by group. For the state `warp`, threads with the same
 ; mask (%key) form a group, which is resumed once every thread of the mask that has not exited is in it. For the state
 ; `activemask`, threads at the same statement (%site) form a group, which is resumed at once. Before a group is resumed,
-; each of its threads gets a copy of its operand (%value) in %seen, and the mask of the group.
+; the record of each of its threads gets a copy of the operand (%value) in `seen`, and the mask of the group in `group`.
 define internal i32 @resume_warp(ptr %ctx, ptr %first_record, i32 %lane_count, i32 %state) {
 entry:
   %has_mask = icmp eq i32 %state, $state.warp
@@ -545,10 +552,12 @@ done:
   ret i32 %result
 }
 
-; Open the first barrier that enough threads have reached. Store in the record of each thread there how many threads
-; arrived (group), and for how many the predicate of `bar.red` is true (seen). %early_arrivals counts the threads that
-; executed `bar.arrive`; those beyond the required number have arrived for the next time that the barrier opens.
-; %check_barrier is the function of synccheck: the context, the site, another site or -1, the thread.
+; Open the first barrier that enough threads have reached, and resume the threads that wait there. Store in their
+; records how many threads arrived (`group`), and for how many the predicate of `bar.red` is true (`seen`).
+; %early_arrivals counts the threads that executed `bar.arrive`; those beyond the required number have arrived for the
+; next time that the barrier opens. %check_barrier is the function of synccheck, or null. It reports a barrier that
+; opens although threads have exited, or that threads reach at several statements. Its arguments are the context, the
+; site, the site of another thread (-1 if threads have exited), and the thread.
 define internal i32 @open_barriers(ptr %ctx) {
 entry:
   %records.at = getelementptr i8, ptr %ctx, i64 $context.thread_records
@@ -678,7 +687,7 @@ define internal i32 @is_at_barrier(ptr %records, i32 %thread, i32 %key) {
   ret i32 %result
 }
 
-; Resume all threads in a state.
+; Resume all threads that are suspended in %state. The status is `resumed` if there is one.
 define i32 @ptxlink.resume_in_state(ptr %ctx, i32 %state) {
 entry:
   %records.at = getelementptr i8, ptr %ctx, i64 $context.thread_records
@@ -770,7 +779,8 @@ done:
 ; ---- Functions that Python calls.
 
 ; Run %block_count blocks of the grid, from the one with the linear index %first_block on; %block is the executor of the
-; kernel. Check for signals every 256 blocks.
+; kernel. Check for signals every 256 blocks. After an interruption, return `finished`: if a signal handler raised an
+; exception, Python raises it when this function returns.
 define i32 @ptxlink.run_grid(ptr %ctx, ptr %block, i64 %first_block, i64 %block_count, i32 %resume_mode) {
 entry:
   call void @release_gil(ptr %ctx)

@@ -1,9 +1,9 @@
 """
 Define the structures that Python shares with generated code, and read the LLVM IR that all programs share.
 
-Each worker, which executes blocks, has a BlockContext, a ThreadRecord for each thread of a block that can
-suspend, and a FaultRecord. In the text of LLVM IR, `$context.params` is the offset of a field in bytes, and
-`$fault.trap` the value of a member of an enum.
+A worker, which executes blocks one after the other, has a BlockContext and a FaultRecord, and if the threads
+of the kernel can suspend, a ThreadRecord for each thread of a block. In the files of LLVM IR,
+`$context.params` is the offset of a field in bytes, and `$fault.trap` the value of a member of an enum.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ class Fault(IntEnum):
     NONE = 0
     ACCESS = 1  # An access out of bounds.
     READ_ONLY = 2  # A write to memory that may only be read.
-    MISALIGNED = 3
+    MISALIGNED = 3  # An access to an address that is no multiple of its size.
     TRAP = 4
-    ASSERT = 5
+    ASSERT = 5  # A failed assertion of the program.
     UNSUPPORTED = 6  # An instruction that the CPU does not support.
-    STEP_LIMIT = 7
-    DEADLOCK = 8  # A barrier that other threads never reach.
+    STEP_LIMIT = 7  # More iterations of loops than the launch allows.
+    DEADLOCK = 8  # A barrier or a warp operation that other threads never reach.
     STACK_OVERFLOW = 9
     INTERRUPTED = 10  # By Ctrl-C, or since another worker has faulted.
-    UNDEFINED_FUNCTION = 11
+    UNDEFINED_FUNCTION = 11  # A call of a function that the module does not define.
     RECURSIVE_BARRIER = 12  # A barrier in a recursive function.
     NOT_COOPERATIVE = 13  # A barrier of the grid in a launch that is not cooperative.
 
@@ -60,9 +60,9 @@ class ThreadState(IntEnum):
     EXITED = 0
     BARRIER = 1  # At a barrier of its block.
     WARP = 2  # In an operation that exchanges values in its warp.
-    ACTIVEMASK = 3
+    ACTIVEMASK = 3  # At `activemask`.
     YIELDED = 4  # In a long loop, so that other threads run.
-    GRID_BARRIER = 5
+    GRID_BARRIER = 5  # At the barrier of the grid.
     RELEASED = 6  # Its barrier has opened: the scheduler resumes the thread next.
 
 
@@ -72,8 +72,8 @@ class BlockStatus(IntEnum):
     FINISHED = 0
     FAULTED = 1
     RESUMED = 2  # A step has resumed threads, so that there may be another step.
-    AT_GRID_BARRIER = 3
-    YIELDED = 4
+    AT_GRID_BARRIER = 3  # Threads wait there, and the others have exited.
+    YIELDED = 4  # Threads have yielded in loops, in which they may wait for other blocks.
 
 
 class Resume(IntEnum):
@@ -88,8 +88,8 @@ class FaultRecord(ctypes.Structure):
     """
     The first fault of a worker, whose BlockContext has the block and the thread.
 
-    `kind` is a Fault, and `fault_site` the number of the statement. `address` and `size` describe an access.
-    For a failed assertion, they are the addresses of two C strings: the condition and the file.
+    `kind` is a Fault, and `fault_site` the number of the statement. `address` and `size` are those of an
+    access; for a failed assertion, the addresses of two C strings, the condition and the file; else 0.
     """
 
     _fields_ = tuple((name, ctypes.c_uint64) for name in ("kind", "fault_site", "address", "size"))
@@ -103,11 +103,13 @@ class BlockContext(ctypes.Structure):
     of one thread. `shared_base` is the address of shared memory less SHARED_START. `workspace` is the address
     of the memory that cooperative groups use for the barrier of the grid.
     `regions` are pairs of a first address and an end; the first `writable_count` of the `region_count` pairs
-    may be written. `region_cache` has two words for each access in the code: the start of the region that the
-    access used last, and the limit of the offsets where it fits.
+    may be written. `region_cache` has two words for each access in the code: the start of the region that
+    the access used last, and the offset into the region from which on the access does not fit.
     `heap` is three words: the state of the allocator, the size of the heap, and its address.
-    `checks` is the state of racecheck and initcheck, and `check_barrier` the function of synccheck, or null.
-    `barrier_arrivals` counts the threads that executed `bar.arrive`, for each barrier of the block.
+    `python_thread` is the state of the thread of Python while it has released the GIL.
+    `checks` is the state of racecheck and initcheck, and `check_barrier` the function of synccheck; they are
+    null if these checks are off.
+    `barrier_arrivals` counts the threads that executed `bar.arrive`, for each of the block's 16 barriers.
     """
 
     _fields_ = (
@@ -136,13 +138,16 @@ class BlockContext(ctypes.Structure):
 
 class ThreadRecord(ctypes.Structure):
     """
-    A suspended thread.
+    A thread of a kernel whose threads can suspend.
 
-    `handle` is the address of its coroutine frame, `number` its index in the block, and `state` a
-    ThreadState. `key` is the mask of a warp operation, or the number of a barrier, and `expected_count` how
-    many threads the barrier is for (0 for all). `value` is the operand of a warp operation; `seen` is the
-    copy that other threads read, since a fast thread may already store its next operand. `group` is the mask
-    of the lanes that take part in a warp operation, or the number of threads that reached a barrier.
+    `handle` is the address of its coroutine frame, `number` its index in the block, `state` a ThreadState,
+    and `fault_site` the number of the statement at which it is suspended.
+    At a warp operation, `key` is the mask of the instruction, and `group` the mask of the lanes that take
+    part. `value` is the operand of the thread, and `seen` the copy that other threads read, since a fast
+    thread may already store its next operand.
+    At a barrier, `key` is the number of the barrier, `expected_count` how many threads the barrier is for (0
+    for all), and `group` how many reached it. `value` is the predicate of `bar.red`, and `seen` the number of
+    threads whose predicate is true.
     """
 
     _fields_ = (
@@ -154,7 +159,11 @@ class ThreadRecord(ctypes.Structure):
 
 
 SHARED_START = 1024
-"""The first address in shared memory; 0 is none, so that an access through a null pointer is a fault."""
+"""
+The first address in shared memory.
+
+It is not 0, so that an access through a null pointer is a fault, and a multiple of each alignment in use.
+"""
 WARP_SIZE = 32
 THREAD_RECORD_SIZE = ctypes.sizeof(ThreadRecord)
 RECURSION_STACK_SIZE = 1 << 16
@@ -169,8 +178,8 @@ def thread_field_offset(name: str) -> int:
 _STRUCTURES = {"context": BlockContext, "thread": ThreadRecord, "fault_record": FaultRecord}
 _ENUMERATIONS = {"state": ThreadState, "fault": Fault, "status": BlockStatus, "resume": Resume}
 _PLACEHOLDER = re.compile(r"\$(\w+)\.(\w+)")  # Such as `$context.params`.
-# LLVM IR for array {0} of `elementwise.ll`: its address %a0 and stride %s0, and the address %e0 of an
-# element.
+# LLVM IR for array {0} of `elementwise.ll`. For array 0, %a0 is its address, %s0 its stride, and %e0 the
+# address of the element %index.
 _ARRAY_ARGUMENT = """\
   %a{0}.at = getelementptr [2 x i64], ptr %arrays, i64 {0}
   %a{0} = load ptr, ptr %a{0}.at
@@ -183,15 +192,15 @@ _ELEMENT_POINTER = """\
 
 @functools.cache
 def read_ir(name: str) -> str:
-    """Return a file of LLVM IR, with the offsets and values that its placeholders name."""
+    """Return a file of LLVM IR, with its placeholders replaced by the offsets and values that they name."""
 
     def value_of(placeholder: re.Match[str]) -> str:
-        group, member = placeholder.groups()
-        if group in _ENUMERATIONS:
-            return str(int(_ENUMERATIONS[group][member.upper()]))
-        if (group, member) == ("thread", "size"):
+        owner, member = placeholder.groups()
+        if owner in _ENUMERATIONS:
+            return str(int(_ENUMERATIONS[owner][member.upper()]))
+        if (owner, member) == ("thread", "size"):
             return str(THREAD_RECORD_SIZE)
-        return str(getattr(_STRUCTURES[group], member).offset)
+        return str(getattr(_STRUCTURES[owner], member).offset)
 
     return _PLACEHOLDER.sub(value_of, Path(__file__).with_name(name).read_text())
 

@@ -1,8 +1,8 @@
 """
 Find the addresses of the variables and functions of a PTX module, and write its variables in LLVM IR.
 
-Variables are compiled once, so that all kernels of a program see the same memory. Kernels refer to variables
-by name.
+Variables are compiled once, so that all kernels of a program see the same memory. The code of a kernel, which
+is compiled later, refers to a variable by name.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _ADDRESS_BYTES = 8
 _NAME = re.compile(r"[\w$%]+")
 # Such as `x`, `x+4` and `generic(x)+4`.
 _SYMBOL_WITH_OFFSET = re.compile(r"(?:generic\()?\s*([\w$%]+)\s*\)?\s*(?:\+\s*(\d+))?")
-# Generated code only compares function addresses, even to call a pointer. So the addresses need not be valid,
-# and lie outside of the address space of a process.
+# Generated code never jumps to the address of a PTX function: to call a pointer, it compares the pointer with
+# the address of each candidate. So the addresses are numbers, outside of the address space of a process.
 _FIRST_FUNCTION_ADDRESS, _FUNCTION_DISTANCE = 1 << 60, 16
 
 
@@ -41,7 +41,7 @@ class Symbols:
 
     Attributes:
         functions: Functions with a body, by their names and aliases.
-        variables: Variables in global and constant memory, by name.
+        variables: Variables in global, managed and constant memory, by name.
         shared: Variables in shared memory outside of functions, by name.
     """
 
@@ -62,7 +62,7 @@ class Symbols:
 
     @property
     def address_taken(self) -> frozenset[str]:
-        """The names of the functions whose address is in an initialiser, or moved to a register."""
+        """The names of the functions whose address is in an initialiser, or is an operand of `mov`."""
         # Not a cached_property, whose lock, before Python 3.12, could stay locked in a forked child.
         if self._address_taken is None:
             self._address_taken = self._find_address_taken()
@@ -96,21 +96,23 @@ class Symbols:
 
     def definitions(self) -> str:
         """
-        Return all variables in LLVM IR, "" if there is none.
+        Return the definitions of all variables in LLVM IR, "" if there is no variable.
 
         Raises:
-            LaunchError: The module does not define a variable, or a symbol of an initialiser.
+            LaunchError: The module declares a variable without defining it, an initialiser refers to an
+                undefined symbol, or its rows are incomplete.
         """
         return "\n".join(map(self.definition, self.variables))
 
     def definition(self, name: str) -> str:
         """
-        Return a variable in LLVM IR, such as `@"v.x" = global <{i32, [8 x i8]}> <{i32 1, [8 x i8] ...`.
+        Return the definition of a variable in LLVM IR.
 
-        The values of the initialiser are followed by zeros up to the size of the variable.
+        For `.global .b32 x[3] = {1};`, that is `@"v.x" = global <{i32, [8 x i8]}> <{i32 1, [8 x i8] ...`: the
+        values of the initialiser, and then zeros up to the size of the variable.
 
         Raises:
-            LaunchError: The module does not define the variable, or a symbol of its initialiser.
+            LaunchError: As for `definitions`.
         """
         variable = self.variables[name]
         if not variable.defined:
@@ -119,8 +121,10 @@ class Symbols:
                 "defines it as well."
             )
         bits = variable.bits // variable.vector_length
+        # The number of values in all dimensions; a dimension without a number, as in `x[]`, does not count.
         count = math.prod(map(int, filter(None, variable.array_dims))) * variable.vector_length
-        # The values of `{{1, 2}, {3, 4}}` are one list.
+        # All values in one list: 1, 2, 3, 4 for `{{1, 2}, {3, 4}}`. After a row with fewer values, the
+        # positions of the values would be wrong.
         initial_values = [text.strip() for text in re.split("[{},]", variable.initial) if text.strip()]
         if variable.initial.count("{") > 1 and len(initial_values) != count:
             raise LaunchError(
@@ -138,16 +142,16 @@ class Symbols:
         self, variable: ptx.Variable, initial_values: Sequence[str], bits: int
     ) -> Iterator[tuple[str, str]]:
         """
-        Yield the type and value of each field of an initialiser.
+        Yield the type and value of each field of an initialiser: ("i32", "1") for the value 1 of a `.b32`.
 
-        Eight values that are the bytes 0 to 7 of one address become one field.
+        Eight values that are the bytes 0 to 7 of one address become one field of 64 bits.
         """
         position = 0
         while position < len(initial_values):
-            matches = [
-                _ADDRESS_BYTE.fullmatch(text) for text in initial_values[position : position + _ADDRESS_BYTES]
-            ]
-            # The index of each byte in its address (the number of "00" in the mask), and the address.
+            next_values = initial_values[position : position + _ADDRESS_BYTES]
+            matches = map(_ADDRESS_BYTE.fullmatch, next_values)
+            # For each byte of an address: its index in the address (the number of "00" in the mask), and the
+            # address.
             address_bytes = [(len(match[1]) // 2, match[2]) for match in matches if match]
             address = address_bytes[0][1] if address_bytes else ""
             if bits == 8 and address_bytes == [(index, address) for index in range(_ADDRESS_BYTES)]:

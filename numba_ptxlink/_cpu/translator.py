@@ -1,4 +1,8 @@
-"""Translate a PTX function to an LLVM function: registers, variables, operands, faults and suspension."""
+"""
+Translate registers, variables, operands, calls, faults and suspension of a PTX function to LLVM IR.
+
+The handlers of instructions, in other modules, use the Translator of this module to add their code.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from .runtime import SHARED_START, BlockContext, Fault, Scope, ThreadState, thre
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .entry_module import EntryModule
+    from .entry_module import EntryModule, SharedName
 
 # The bits of the result of an operation, by the letter of the result type in instructions.ll.
 _RESULT_BITS = {"p": 1, "u": 32, "l": 64}
@@ -31,9 +35,15 @@ COMMON_PARAMETERS = (
     "ptr %ctx, ptr %region_cache, ptr {local}, ptr %limit, i32 %tx, i32 %ty, i32 %tz, ptr %params, "
     "ptr %thread_record"
 )
-"""Parameters of every function before its own; `{local}` is the address of its local memory."""
-# Iterations until a loop checks for signals and the step limit; a coroutine then also yields to other
-# threads.
+"""
+Parameters of every function in LLVM IR, before its own.
+
+`%ctx` is the BlockContext, `{local}` the local memory of the function, `%limit` the end of the thread's local
+memory, and `%tx` to `%tz` are threadIdx. `%params` is the parameter buffer, null without a kernel, and
+`%thread_record` the ThreadRecord, null if threads never suspend.
+"""
+# The number of loop iterations after which a thread checks for signals and the step limit. In a function that
+# suspends, the thread then also yields, and does so more often, since other threads wait meanwhile.
 _BACK_EDGES_PER_CHECK, _BACK_EDGES_PER_YIELD = 1 << 20, 1 << 12
 
 
@@ -46,8 +56,9 @@ class Storage:
         pointer: The address, a value of LLVM IR.
         size: The size in bytes.
         source: The address of the argument, for a parameter; "" for a variable.
-        address_taken: Whether the variable needs an address in local memory. LLVM keeps others in registers.
-        element_size: The size of an element of an array in bytes.
+        address_taken: Whether the variable has to be in local memory, since code reads its address or since
+            PTX declares it there. LLVM keeps others in registers.
+        element_size: The size in bytes of an element, if the variable is an array.
     """
 
     pointer: str
@@ -65,7 +76,7 @@ class _ContextValues(dict[str, Any]):
         self._b = b
 
     def __missing__(self, name: str) -> str | list[str]:
-        if getattr(BlockContext, name).size > _POINTER_BYTES:  # Three numbers, for x, y and z.
+        if getattr(BlockContext, name).size > _POINTER_BYTES:  # Three numbers of 4 bytes, for x, y and z.
             return [self._b.load_context_field(name, axis) for axis in range(3)]
         return self._b.load_context_field(name)
 
@@ -74,21 +85,26 @@ class Translator(IRBuilder):
     """
     The LLVM function of a PTX function, to which the handlers of instructions add code.
 
+    The blocks `leave`, which ends the thread, and `suspended`, which returns to the scheduler, are at the end
+    of each function that needs them.
+
     Args:
         module: State that all functions of the LLVM module share.
         function: The PTX function.
-        labels: The statement indices of labels, by name and the number of the PTX block (braces) around them.
+        labels: The statement index of each label, by the number of the PTX block (braces) around the label
+            and the name.
         suspends: Whether a thread may suspend in the function.
 
     Attributes:
         scope: The names that are declared at the current statement.
         statement_index: The index of the current statement in the function's body.
-        carry_flag: The address of the carry that `add.cc` writes, an i1.
-        origins: The instructions that computed the values of each register, see nan_bits.py.
+        carry_flag: The address of the carry flag, an i1, that `add.cc` writes.
+        origins: The result of `nan_bits.find_origins`: for each register, the kinds of instructions that
+            write it.
         reads_workspace: Whether the code so far reads the address of the grid barrier's workspace.
         uses_short_pointers: Whether the code so far has addresses of variables in 32-bit registers.
-        pointers: The addresses of the function's results and parameters.
-        source_location: The latest `.loc` directive, None without one.
+        pointers: The addresses of the function's results and parameters, values of LLVM IR.
+        source_location: The latest `.loc` directive, None before the first one.
         branch_targets: The labels of each `.branchtargets` directive, by the label of the directive.
         local_memory_size: Bytes of local memory of the function's frame; complete after `to_text`.
     """
@@ -122,8 +138,8 @@ class Translator(IRBuilder):
 
     def emit_step_counters(self) -> None:
         """Initialise the counters of loop iterations at the beginning of the function's body."""
-        # A coroutine is also called without parameters, for the size of its frame, which the lines before the
-        # body return. Parameters therefore are copied to local memory after these lines.
+        # `machine_code.frame_size` calls a coroutine with null pointers, and the lines before the body then
+        # return. Therefore only later lines read parameters: `to_text` inserts the copies of parameters here.
         self._body_begin = len(self.lines)
         steps = self.load_context_field("step_limit")
         granted = self.call("llvm.smin.i64", "i64", f"i64 {steps}", f"i64 {self._check_interval}")
@@ -131,7 +147,11 @@ class Translator(IRBuilder):
         self.emit(f"store i64 {self.emit_op('sub', 'i64', steps, granted)}, ptr {self._steps_left}")
 
     def declare(self, name: ptx.Register | str, variable: ptx.Variable, source: str = "") -> None:
-        """Declare a variable, or a parameter whose argument is at *source*."""
+        """
+        Declare a variable, or a parameter whose argument is at *source*.
+
+        *name* is the name of a parameter or result; for a variable of the body, the name with its scope.
+        """
         self._variables[name] = Storage(
             f"%{self.unique_name('v')}",
             max(variable.size, 1),
@@ -142,10 +162,12 @@ class Translator(IRBuilder):
 
     def to_text(self, signature: str) -> str:
         """Return the definition of the function, after all statements are translated."""
+        # Only now it is known which variables need an address in local memory.
         for storage in self._variables.values():
             if storage.address_taken:
                 instruction = self.allocate_local(storage.size)
             elif storage.source:
+                # Another name for the address of the argument.
                 instruction = f"getelementptr i8, ptr {storage.source}, i64 0"
             else:
                 instruction = f"alloca [{storage.size} x i8], align 16"
@@ -173,7 +195,7 @@ class Translator(IRBuilder):
         """
         Return the address of the LLVM variable of a register, and its width in bits.
 
-        None if *name* is no register. LLVM later promotes these variables to values.
+        None if *name* is no register. LLVM later promotes these variables to values. At first they are 0.
         """
         register = self.scope.find(name)
         if not register or not register.type:
@@ -185,7 +207,11 @@ class Translator(IRBuilder):
         return self._registers[register], width
 
     def is_computed(self, operand: str) -> str:
-        """Return, as an i1, whether float32 arithmetic computed the value that a register has."""
+        """
+        Return, as an i1, whether float32 arithmetic computed the value that a register has.
+
+        If other instructions write the register, too, the code loads a flag that the last write has stored.
+        """
         register = self.scope.find(operand)
         origin = self.origins.get(register, Origin.NONE) if register else Origin.NONE
         if register and origin == Origin.ARITHMETIC | Origin.OTHER:
@@ -193,7 +219,7 @@ class Translator(IRBuilder):
         return "true" if origin == Origin.ARITHMETIC else "false"
 
     def _computed_flag(self, register: ptx.Register) -> str:
-        """Return the address of a flag for a register that arithmetic and other instructions write."""
+        """Return the address of the flag for a register that arithmetic and other instructions write."""
         if register not in self._computed_flags:
             self._computed_flags[register] = pointer = self.alloca("i1")
             self.prologue.append(f"  store i1 false, ptr {pointer}")
@@ -225,12 +251,13 @@ class Translator(IRBuilder):
         if number is not None:
             return str(number) if bits > 1 else str(bool(number)).lower()
         if operand[:1] == "%" or operand == "WARP_SZ":
-            # A special register, such as %tid.x. Cooperative groups read the address of the workspace from
-            # %envreg1 and %envreg2.
+            # A special register, such as %tid.x. Cooperative groups read the address of the grid barrier's
+            # workspace from %envreg1 and %envreg2.
             self.reads_workspace |= operand in ("%envreg1", "%envreg2")
             return self.resize(
                 self.expand(operand), _RESULT_BITS[arithmetic.operation_named(operand).result], bits
             )
+        # The address of a symbol.
         self.uses_short_pointers |= bits < 8 * _POINTER_BYTES
         return self.resize(self._read_address(operand), 64, bits)
 
@@ -247,10 +274,13 @@ class Translator(IRBuilder):
 
     def _element_size(self, name: str) -> int:
         """Return the size of an element of an array in bytes."""
-        storage, register = self.find_storage(name), self.scope.find(name)
-        if storage:
-            return storage.element_size
-        return self.module.element_size((self.function.name, register) if register else name)
+        storage = self.find_storage(name)
+        return storage.element_size if storage else self.module.element_size(self._shared_name(name))
+
+    def _shared_name(self, name: str) -> SharedName:
+        """Return the key of a symbol in EntryModule, which has the function if the function declares it."""
+        declared = self.scope.find(name)
+        return (self.function.name, declared) if declared else name
 
     def write_register(
         self, operand: str, value: str, bits: int, *, signed: bool = False, is_computed: str = "false"
@@ -284,14 +314,14 @@ class Translator(IRBuilder):
 
     def _address_of(self, name: str) -> str:
         """Return the address of a variable or function, in its state space."""
-        storage, register = self.find_storage(name), self.scope.find(name)
+        storage = self.find_storage(name)
         if storage:
-            # Local memory would get a copy of a result, which the caller would not see.
+            # A result in local memory would be a copy, which the caller would not see.
             if name in [result.name for result in self.function.results]:
                 raise UnsupportedInstruction
             storage.address_taken = True
             return self.emit_value(f"ptrtoint ptr {storage.pointer} to i64")
-        return self.module.symbol_address((self.function.name, register) if register else name)
+        return self.module.symbol_address(self._shared_name(name))
 
     def find_storage(self, name: str) -> Storage | None:
         """Return a variable or parameter of the function, None if *name* is neither."""
@@ -312,14 +342,18 @@ class Translator(IRBuilder):
         return self.expand("isspacep.shared", value=address, shared_start=SHARED_START)
 
     def emit_source_location(self) -> None:
-        """Add nothing: a fault finds its source line by the index of its statement."""
+        """
+        Add nothing: a fault finds its source line by the index of its statement.
+
+        The translator for host versions of functions (host_source.py) adds lines for debuggers.
+        """
 
     # Calls, faults and suspension
 
     def call_function(self, name: str, pointers: Sequence[str]) -> None:
         """Call a function of the module; *pointers* are the addresses of its results and arguments."""
         arguments = ", ".join((COMMON_PARAMETERS.format(local="%top"), *pointers))
-        # 0 if the function has returned, 1 if the thread ends, 2 if it suspends.
+        # 0 if the function has returned, 1 if the thread ends, 2 if the thread suspends.
         outcome = self.emit_value(f'call i8 @"f.{name}"({arguments})')
         after_label = self.unique_name()
         suspends = name in self.module.call_graph.suspending
@@ -328,11 +362,11 @@ class Translator(IRBuilder):
         self.begin_block(after_label)
 
     def fault_site(self) -> int:
-        """Return a number for the current statement, from which a fault finds its source line."""
+        """Return a number for the current statement, by which a fault finds its source line."""
         return self.module.add_fault_site(self.function.name, self.statement_index)
 
     def fault(self, kind: Fault, address: str = "0", size: int | str = 0) -> None:
-        """Record a fault, with the address and size of an access if it has one, and end the thread."""
+        """Record a fault, with the address and size of an access if there is one, and end the thread."""
         arguments = f"ptr %ctx, i64 {int(kind)}, i64 {self.fault_site()}, i64 {address}, i64 {size}"
         self.emit(f"call void @ptxlink.record_fault({arguments})")
         self.end_block("br label %leave")
@@ -346,7 +380,11 @@ class Translator(IRBuilder):
         self.begin_block(ok_label)
 
     def suspend(self, state: ThreadState, **fields: str) -> None:
-        """Store *fields* in the ThreadRecord, and suspend the thread; *state* says what it waits for."""
+        """
+        Store *fields* in the ThreadRecord, and suspend the thread; *state* says what the thread waits for.
+
+        The code after the call runs when the scheduler resumes the thread.
+        """
         for name, value in fields.items():
             self.store(
                 "i64" if name == "value" else "i32", value, "%thread_record", thread_field_offset(name)
@@ -354,14 +392,15 @@ class Translator(IRBuilder):
         self.store("i32", self.fault_site(), "%thread_record", thread_field_offset("fault_site"))
         self.store("i32", int(state), "%thread_record", thread_field_offset("state"))
         resumed_label = self.unique_name()
-        # -1: the thread is now suspended, so return to the scheduler. 0: it is resumed. 1: it is destroyed.
+        # -1: the thread is now suspended, so return to the scheduler. 0: the thread is resumed. 1: the
+        # coroutine is destroyed, which the scheduler never does.
         action = self.emit_value("call i8 @llvm.coro.suspend(token none, i1 false)")
         cases = f"i8 0, label %{resumed_label} i8 1, label %suspended"
         self.end_block(f"switch i8 {action}, label %suspended [{cases}]")
         self.begin_block(resumed_label)
 
     def report_order(self, scope: Scope) -> None:
-        """Report to racecheck that the thread has passed a barrier."""
+        """Report to racecheck, if it is on, that the thread has passed a barrier of these threads."""
         if self.module.reports_accesses:
             self.global_values["ptxlink.check_order"] = "declare void @ptxlink.check_order(ptr, i32)"
             self.emit(f"call void @ptxlink.check_order(ptr %ctx, i32 {int(scope)})")
@@ -381,6 +420,7 @@ class Translator(IRBuilder):
         if self.suspends:
             self.suspend(ThreadState.YIELDED)
         counters = f"ptr {self._steps_left}", f"i64 {self.fault_site()}", f"i32 {self._check_interval}"
+        # The number of iterations until the next check; 0 if the thread has to end.
         granted = self.call("ptxlink.check_step_limit", "i32", "ptr %ctx", *counters)
         self.emit(f"store i32 {granted}, ptr {self._back_edges_left}")
         self.cond_branch(self.emit_op("icmp ne", "i32", granted, 0), after_label, "leave")

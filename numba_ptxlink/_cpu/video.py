@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from .translator import Translator
 
 _COMPARISONS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
-# LLVM IR by opcode, without the number of elements: "vadd" for vadd2 and vadd4. The elements {a} and {b} are
-# extended to 32 bits.
+# LLVM IR by opcode, without the number of elements: "vadd" for vadd2 and vadd4. {a} and {b} are vectors of
+# the elements, extended to 32 bits; {ir} is their type.
 _OPERATIONS = {
     "vadd": "result = add {ir} {a}, {b}",
     "vsub": "result = sub {ir} {a}, {b}",
@@ -23,13 +23,13 @@ _OPERATIONS = {
     "vabsdiff": """
         difference = sub {ir} {a}, {b}
         result = call {ir} @llvm.abs.{suffix}({ir} {difference}, i1 false)""",
-    # An average is rounded up if the sum is not negative, and down otherwise.
+    # Half of the sum, rounded up (by adding 1 before the shift) if the sum is not negative, else down.
     "vavrg": """
         sum = add {ir} {a}, {b}
         rounds_up = icmp sge {ir} {sum}, zeroinitializer
         increment = zext {bools} {rounds_up} to {ir}
-        doubled = add {ir} {sum}, {increment}
-        result = ashr {ir} {doubled}, splat (i32 1)""",
+        dividend = add {ir} {sum}, {increment}
+        result = ashr {ir} {dividend}, splat (i32 1)""",
     "vset": """
         holds = icmp {comparison} {ir} {a}, {b}
         result = zext {bools} {holds} to {ir}""",
@@ -38,15 +38,17 @@ _OPERATIONS = {
 
 def compute_elements(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """
-    Translate an instruction such as `vadd4 d, a, b, c`, without masks and selectors of bytes.
+    Translate an instruction such as `vadd4 d, a, b, c`.
 
-    The operand c is added to the sum of the results if there is a modifier `.add`; else it is not used. See
-    "SIMD Video Instructions" in the PTX ISA.
+    Masks and selectors of bytes are not supported. With the modifier `.add`, the result is the sum of the
+    elements and of the operand c, which is not used otherwise. See "SIMD Video Instructions" in the PTX ISA.
     """
+    # "vadd4" has the name "vadd" and 4 elements.
     name, count = mnemonic.opcode[:-1], int(mnemonic.opcode[-1])
-    # `vset4.u32.u32.lt d, a, b, c` has no type for the result, which is 0 or 1.
+    # The types are those of d, a and b. `vset4.u32.u32.lt d, a, b, c` has no type for d, which is 0 or 1.
     if len(operands) != 4 or len(mnemonic.types) != (2 if name == "vset" else 3):
         raise UnsupportedInstruction
+    # Only `vset` has a comparison; the others do not use this value.
     comparison = next((flag for flag in mnemonic.modifiers if flag in _COMPARISONS), "eq")
     if not {*mnemonic.modifiers} <= {"sat", "add", *([comparison] if name == "vset" else [])}:
         raise UnsupportedInstruction

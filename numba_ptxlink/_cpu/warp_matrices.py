@@ -2,8 +2,8 @@
 Translate `wmma`: matrices that a warp loads, multiplies and stores, in a layout that PTX does not define.
 
 Here each lane has n / 32 elements of a matrix of n elements. They are numbered along the rows: lane 0 has the
-first n / 32 elements, lane 1 the next ones. If an instruction names more registers for a matrix than these
-elements fill, further registers repeat the elements, as on a GPU.
+first n / 32 elements, lane 1 the next ones. If an instruction names more registers for a matrix than a lane's
+elements fill, the registers after these repeat the elements, as on a GPU.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from .translator import Translator
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")  # Such as m16n16k16.
-# The numbers of operands that an instruction may have; loads and stores can have a stride.
+# The numbers of operands of `wmma.load` and so on; the stride, the last of a load or a store, may be missing.
 _OPERAND_COUNTS = {"load": (2, 3), "store": (2, 3), "mma": (4,)}
 _ELEMENT_BITS = {**FACTOR_BITS, "f32": 32, "s32": 32}
 
 
 class _Matrix(NamedTuple):
     """
-    A matrix whose elements are divided among the lanes of a warp.
+    A matrix whose elements are divided among the 32 lanes of a warp.
 
     Args:
         rows: The number of rows.
@@ -63,7 +63,7 @@ class _Matrix(NamedTuple):
 
     @property
     def register_bits(self) -> int:
-        """The bits of a register, which has one element or several."""
+        """The bits of a register, which has one element or several: 32, or 64 for an f64."""
         return max(self.bits, 32)
 
     @property
@@ -79,7 +79,7 @@ class _Matrix(NamedTuple):
 
 def execute(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """Translate `wmma.load`, `wmma.store` and `wmma.mma`."""
-    # `wmma.load.a.sync.aligned.row.m16n16k16.f16` has the action "load", and then the matrix.
+    # `wmma.load.a.sync.aligned.row.m16n16k16.f16` has the action "load", and then the matrix "a".
     action, *modifiers = mnemonic.modifiers or [""]
     shape = next(filter(None, map(_SHAPE.fullmatch, modifiers)), None)
     if not shape:
@@ -88,13 +88,14 @@ def execute(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     element_types = [f"{ptx_type.letter}{ptx_type.bits}" for ptx_type in mnemonic.types]
     # Types that only matrices have, such as tf32, are parsed as modifiers.
     element_types += [modifier for modifier in modifiers if modifier in FACTOR_BITS]
-    is_known = element_types and {*element_types} <= _ELEMENT_BITS.keys()
-    if not is_known or len(operands) not in _OPERAND_COUNTS.get(action, ()):
+    has_known_types = element_types and {*element_types} <= _ELEMENT_BITS.keys()
+    if not has_known_types or len(operands) not in _OPERAND_COUNTS.get(action, ()):
         raise UnsupportedInstruction
     if action == "mma":
         matrices = _parse_matrices(modifiers, element_types, (m, n, k))
         _multiply(b, matrices, operands, saturates="satfinite" in modifiers)
         return
+    # C and D have m rows and n columns.
     rows, columns = {"a": (m, k), "b": (k, n)}.get(modifiers[0], (m, n))
     matrix, by_rows = _Matrix(rows, columns, element_types[0]), "row" in modifiers
     is_shared = "shared" in {modifier.partition("::")[0] for modifier in modifiers}
@@ -112,17 +113,17 @@ def _parse_matrices(
 
     Args:
         modifiers: The modifiers of the instruction.
-        element_types: The types of D, A, B and C in this order, except that types which only matrices have,
-            such as tf32, come last. If A and B are of f16, the list has the types of D and C alone, as in
-            `wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32`.
+        element_types: The types of D, A, B and C, in this order. If those of A and B are types that only
+            matrices have, such as tf32, they are the last: D, C, A, B. If A and B are of f16, the
+            instruction does not name their types, as `wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32`, and
+            the list is D, C.
         shape: The numbers of rows of D, columns of D, and columns of A.
     """
     m, n, k = shape
     factor_types = [element_type for element_type in element_types[1:] if element_type in FACTOR_BITS][:2]
     factor_types = ["f16", "f16"] if len(element_types) == 2 else factor_types
     d_type = element_types[0]
-    # The type of C is the last one. Types such as tf32 may follow, which are those of A and B: they are in
-    # `modifiers`, too.
+    # The type of C is the last one that is no modifier: tf32 and others of A and B, which may follow, are.
     c_type = next((candidate for candidate in reversed(element_types) if candidate not in modifiers), "")
     if len(factor_types) < 2 or not {c_type, d_type} <= ACCUMULATOR_TYPES:
         raise UnsupportedInstruction
@@ -130,11 +131,11 @@ def _parse_matrices(
     return [*factors, _Matrix(m, n, c_type), _Matrix(m, n, d_type)]
 
 
-def _addresses(
+def _element_addresses(
     b: Translator, matrix: _Matrix, operand: str, stride: str, *, is_shared: bool, by_rows: bool
 ) -> list[str]:
     """
-    Return the generic address of each element of a lane.
+    Return the host address of each element of this lane.
 
     Args:
         b: The function under construction.
@@ -143,7 +144,7 @@ def _addresses(
         stride: The number of elements from one row to the next if *by_rows*, else from one column to the
             next.
         is_shared: Whether *operand* is an address of the shared state space, and not a generic address.
-        by_rows: Whether the elements of a row are neighbours in memory, and not those of a column.
+        by_rows: Whether the elements of a row are neighbours in memory (`.row`), and not those of a column.
     """
     parsed = ptx.address(operand)
     if parsed is None:
@@ -156,8 +157,9 @@ def _addresses(
     for index in range(matrix.lane_elements):
         number = b.emit_op("add", "i32", lane_start, index)
         row, column = (b.emit_op(op, "i32", number, matrix.columns) for op in ("udiv", "urem"))
-        # Elements that are neighbours in memory are a line: a row or a column.
+        # A line is a row or a column whose elements are neighbours in memory.
         line, position = (row, column) if by_rows else (column, row)
+        # In elements: the stride for each line before this one, and the position in the line.
         distance = b.emit_op("add", "i32", b.emit_op("mul", "i32", line, stride), position)
         offset = b.emit_op("mul", "i64", b.resize(distance, 32, 64), matrix.bits // 8)
         addresses.append(b.emit_op("add", "i64", start, offset))
@@ -165,17 +167,17 @@ def _addresses(
 
 
 def _stride(b: Translator, matrix: _Matrix, operands: Sequence[str], *, by_rows: bool) -> str:
-    """Return the stride operand; if there is none, the stride of rows or columns that follow without gaps."""
+    """Return the stride; without such an operand, the rows or columns follow each other without gaps."""
     if len(operands) > 2:
         return b.read_operand(operands[2], 32)
     return str(matrix.columns if by_rows else matrix.rows)
 
 
 def _load(b: Translator, matrix: _Matrix, operands: Sequence[str], *, is_shared: bool, by_rows: bool) -> None:
-    """Translate `wmma.load`; see `_addresses` for the arguments."""
+    """Translate `wmma.load`; see `_element_addresses` for the arguments."""
     stride = _stride(b, matrix, operands, by_rows=by_rows)
     elements = []
-    for address in _addresses(b, matrix, operands[1], stride, is_shared=is_shared, by_rows=by_rows):
+    for address in _element_addresses(b, matrix, operands[1], stride, is_shared=is_shared, by_rows=by_rows):
         pointer = region_pointer(b, address, matrix.bits // 8, write=False)
         report_access(b, pointer, matrix.bits // 8, Access.READ)
         elements.append(b.emit_value(f"load i{matrix.bits}, ptr {pointer}"))
@@ -190,13 +192,13 @@ def _load(b: Translator, matrix: _Matrix, operands: Sequence[str], *, is_shared:
 def _store(
     b: Translator, matrix: _Matrix, operands: Sequence[str], *, is_shared: bool, by_rows: bool
 ) -> None:
-    """Translate `wmma.store`; see `_addresses` for the arguments."""
+    """Translate `wmma.store`; see `_element_addresses` for the arguments."""
     stride = _stride(b, matrix, operands, by_rows=by_rows)
     elements = list[str]()
     for source in ptx.split_vector(operands[1]):
         value = b.read_operand(source, matrix.register_bits)
         elements += b.split_bits(value, matrix.register_bits, matrix.register_elements)
-    addresses = _addresses(b, matrix, operands[0], stride, is_shared=is_shared, by_rows=by_rows)
+    addresses = _element_addresses(b, matrix, operands[0], stride, is_shared=is_shared, by_rows=by_rows)
     # Elements after those of the lane are repetitions, and have no address.
     for address, element in zip(addresses, elements, strict=False):
         pointer = region_pointer(b, address, matrix.bits // 8, write=True)
@@ -211,8 +213,8 @@ def _multiply(
 ) -> None:
     """Translate `wmma.mma`: D = A * B + C, for *matrices* A, B, C and D."""
     *sources, result = matrices
-    # A copy of the lane's registers is in memory, where other lanes read it: A, B, C, and room for D, whose
-    # elements have at most 8 bytes. Each matrix begins at a multiple of 8 bytes.
+    # A copy of the lane's registers is in memory, where other lanes read it: A, B, C, and room for D with 8
+    # bytes for each element, which is enough for all types. Each matrix begins at a multiple of 8 bytes.
     offsets, end = [], 0
     for matrix in sources:
         offsets.append(end)
@@ -221,7 +223,7 @@ def _multiply(
     registers = b.alloca(f"[{result_offset // 8 + result.lane_elements} x i64]")
     for matrix, operand, offset in zip(sources, operands[1:], offsets, strict=True):
         size = matrix.register_bits // 8
-        # Registers beyond this count repeat elements.
+        # Later registers repeat elements.
         register_count = -(-matrix.lane_elements * matrix.bits // matrix.register_bits)
         for index, register in enumerate(ptx.split_vector(operand)[:register_count]):
             value = b.read_operand(register, 8 * size)
@@ -232,8 +234,7 @@ def _multiply(
         b.global_values[name] = _product_function(
             b.global_values, name, matrices, [*offsets, result_offset], saturates=saturates
         )
-    # Store the address of the copy in this lane's ThreadRecord. The records of a warp follow each other, so
-    # that each lane finds all copies by the address of the first record.
+    # Pass the address of the copy to the other lanes. Each lane finds all copies by the first lane's record.
     first_record = exchange_all(b, b.emit_value(f"ptrtoint ptr {registers} to i64"))
     b.emit(f"call void @{name}(ptr {first_record}, i32 {b.expand('%laneid')}, ptr {registers})")
     # Other lanes may still read this lane's copy: wait for them.
@@ -266,7 +267,7 @@ def _product_function(
     a_offset, b_offset, c_offset, d_offset = offsets
     lane_start = f.emit_op("mul", "i32", "%lane", result.lane_elements)
     for index in range(result.lane_elements):
-        # The number of the element along the rows of D, and its row and column.
+        # The number of the element of D, which is counted along the rows, and its row and column.
         number = f.emit_op("add", "i32", lane_start, index)
         row, column = (f.emit_op(op, "i32", number, result.columns) for op in ("udiv", "urem"))
         pairs = []

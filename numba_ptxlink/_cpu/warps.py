@@ -1,9 +1,9 @@
 """
 Translate warp operations and barriers.
 
-A thread stores its operand in its ThreadRecord and suspends. The scheduler (runtime.ll) resumes the thread
-when all threads of the operation have stored theirs. The thread then reads the operands of the other threads
-from their records.
+A thread stores its operand in its ThreadRecord, memory that other threads read, and suspends. The scheduler
+(runtime.ll) resumes the thread when all threads of the operation have stored theirs. The thread then reads
+the operands of the other threads from their records.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # The operations of `ptxlink.reduce` in runtime.ll: "add" has number 0, "and" number 1, and so on.
 _REDUCTIONS = ("add", "and", "or", "xor", "smin", "smax", "umin", "umax")
-_BLOCK_BARRIERS = 16
+_BLOCK_BARRIERS = 16  # The barriers of a block, by numbers from 0 on ("bar" in the PTX ISA).
 
 
 def exchange(b: Translator, value: str, mask: str) -> tuple[str, str]:
@@ -57,7 +57,7 @@ def _load_group(b: Translator) -> str:
 
 
 def _ballot(b: Translator, group: str, first_record: str, value: str) -> str:
-    """Return the mask of the lanes of *group* that passed *value*; *first_record* is that of lane 0."""
+    """Return the mask of the lanes of *group* that passed *value*; arguments as `exchange` returns them."""
     return b.call("ptxlink.ballot", "i32", f"ptr {first_record}", f"i32 {group}", f"i64 {value}")
 
 
@@ -70,7 +70,7 @@ def _mode(mnemonic: Mnemonic) -> str:
     """
     Return the modifier other than `sync`, such as "ballot"; "" if there is none.
 
-    ptxas accepts `vote.sync.ballot` and `vote.ballot.sync`, and CUB has the latter.
+    The order is free: ptxas accepts `vote.sync.ballot` and `vote.ballot.sync`, and CUB has the latter.
     """
     return next((modifier for modifier in mnemonic.modifiers if modifier != "sync"), "")
 
@@ -80,6 +80,7 @@ def vote(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     if "sync" not in mnemonic.modifiers:
         raise UnsupportedInstruction
     group, first_record = exchange(b, _read_as_i64(b, operands[1], 1), operands[-1])
+    # The lanes whose predicate is not 0 are all others of the group.
     false_lanes = _ballot(b, group, first_record, "0")
     true_lanes = b.emit_op("xor", "i32", group, false_lanes)
     b.write_expansion(operands[0], f"vote.{_mode(mnemonic)}", hits=true_lanes, group=group)
@@ -89,8 +90,9 @@ def shuffle(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """Translate `shfl.sync`. Instructions without `.sync`, for GPUs before Volta, are not supported."""
     if "sync" not in mnemonic.modifiers:
         raise UnsupportedInstruction
-    # The operands are `d|p, a, b, c, mask`: p becomes whether the source lane is in range, b is the distance
-    # or the lane, and c has the last lane in bits 0 to 4 and the mask of the segment in bits 8 to 12.
+    # The operands are `d|p, a, b, c, mask`. The predicate p, which may be missing, becomes whether the source
+    # lane is in range. The operand b is the distance to the source lane, or for `idx` its number; c has the
+    # last lane in bits 0 to 4 and the mask of the segment in bits 8 to 12.
     target, _, predicate = (name.strip() for name in operands[0].partition("|"))
     distance, bounds = b.read_operand(operands[2], 32), b.read_operand(operands[3], 32)
     _, first_record = exchange(b, _read_as_i64(b, operands[1], 32), operands[4])
@@ -99,6 +101,7 @@ def shuffle(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     limit = b.expand("shfl.last", lane=lane, bounds=bounds)
     source = b.expand(f"shfl.{mode}", lane=lane, distance=distance, bounds=bounds)
     is_in_range = b.emit_op(f"icmp {'sge' if mode == 'up' else 'sle'}", "i32", source, limit)
+    # Out of range, a lane gets its own value.
     source = b.select(is_in_range, "i32", source, lane)
     b.write_register(target, load_lane_operand(b, "i32", first_record, source), 32)
     if predicate:
@@ -106,7 +109,12 @@ def shuffle(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def match(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `match.any` (which lanes have this lane's value?) and `match.all` (have all one value?)."""
+    """
+    Translate `match.any` and `match.all`, which compare the values of the lanes.
+
+    `match.any` returns the mask of the lanes that have this lane's value. `match.all` returns the mask of all
+    lanes that take part if they have one value, else 0; a predicate, which may be missing, says which.
+    """
     target, _, predicate = (name.strip() for name in operands[0].partition("|"))
     value = _read_as_i64(b, operands[1], mnemonic.type.bits)
     group, first_record = exchange(b, value, operands[2])
@@ -121,7 +129,7 @@ def match(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def reduce(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `redux`: the sum, minimum, maximum or bitwise combination of the values of all lanes."""
+    """Translate `redux`: the sum, minimum, maximum or bitwise combination of the lanes' values."""
     if mnemonic.type.is_float:
         reduce_floats(b, mnemonic, operands)
         return
@@ -137,7 +145,11 @@ def reduce(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def reduce_floats(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `redux` of floats: the minimum or maximum of the values, or of their magnitudes (`.abs`)."""
+    """
+    Translate `redux` of floats: the minimum or maximum of the values, or of their magnitudes (`.abs`).
+
+    With `.NaN`, the result is NaN if a value is NaN; without it, NaN is ignored unless all values are NaN.
+    """
     # The first modifier is `sync`: `redux.sync.min.abs.NaN.f32`.
     mode, *modifiers = mnemonic.modifiers[1:] or [""]
     if mode not in ("min", "max") or not {*modifiers} <= {"abs", "NaN"}:
@@ -149,7 +161,7 @@ def reduce_floats(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
 
 
 def elect(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `elect`, which chooses a lane of the mask: here the lowest one."""
+    """Translate `elect`, which chooses a lane of the mask: here the lowest lane."""
     target, _, predicate = (name.strip() for name in operands[0].partition("|"))
     group, _ = exchange(b, "0", operands[1])
     leader = b.call("llvm.cttz.i32", "i32", f"i32 {group}", "i1 true")
@@ -186,13 +198,13 @@ def synchronize(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> N
     else:
         barrier, *counts = operands
         value = "0"
-    # 0 stands for all threads of the block.
+    # The count is 0 for all threads of the block.
     count = b.read_operand(counts[0], 32) if counts else "0"
     b.suspend(ThreadState.BARRIER, key=b.read_operand(barrier, 32), expected_count=count, value=value)
     b.report_order(Scope.BLOCK)
     if mode == "sync":
         return
-    # The scheduler stores the number of threads whose predicate is true.
+    # For a barrier, the scheduler stores in `seen` the number of threads whose predicate is true.
     true_count = b.load("i32", "%thread_record", thread_field_offset("seen"))
     b.write_expansion(operands[0], f"bar.{'.'.join(submodes)}", hits=true_count, group=_load_group(b))
 

@@ -1,4 +1,8 @@
-"""Allocate the memory of a launch besides its arguments, such as shared memory, and call machine code."""
+"""
+Execute blocks of a launch by generated code, in memory that belongs to a worker, such as shared memory.
+
+A BlockContext (runtime.py) tells generated code the addresses and sizes of this memory.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,18 @@ from typing import TYPE_CHECKING
 
 from . import printf
 from .regions import PAIR_SIZE, Region, RegionTable
-from .runtime import SHARED_START, THREAD_RECORD_SIZE, WARP_SIZE, BlockContext, FaultRecord, Resume
+from .runtime import SHARED_START, THREAD_RECORD_SIZE, WARP_SIZE, BlockContext, Fault, FaultRecord, Resume
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .checks import WorkerChecks
 
+# The alignment of memory: that of SHARED_START, so that addresses in shared memory are aligned as in PTX.
 _ALIGNMENT_BYTES = 1024
+# Buffers of this size or more come from `mmap`, whose pages take no memory until they are used.
 _MIN_MMAP_BYTES = 1 << 16
-# A worker with at most this much memory is kept for later launches.
+# A worker with at most this much memory is kept for later launches, which have to fill it with zeros.
 _MAX_SMALL_BYTES = 256 << 10
 # PYFUNCTYPE keeps the GIL. Generated code releases it, and takes it again to check for Ctrl-C and to print.
 _EXECUTOR_TYPE = ctypes.PYFUNCTYPE(
@@ -37,7 +43,6 @@ class Buffer:
 
     def __init__(self, size: int) -> None:
         padded_size = size + _ALIGNMENT_BYTES
-        # The pages of a large buffer take no memory until they are used.
         self._memory = (
             mmap.mmap(-1, padded_size) if padded_size >= _MIN_MMAP_BYTES else (ctypes.c_char * padded_size)()
         )
@@ -56,7 +61,8 @@ class Worker:
 
     Args:
         regions: The memory of the caller that the code may access.
-        program_regions: The variables of the program, and its heap.
+        program_regions: The memory of the program: its variables, its heap, and for a cooperative launch the
+            workspace.
         access_count: The number of checked accesses in the code.
         static_shared_size: Bytes of static shared memory.
         local_size: Bytes of local memory for each thread.
@@ -64,8 +70,8 @@ class Worker:
         grid: The number of blocks along x, y and z.
         block: The number of threads of a block along x, y and z.
         dynamic_shared_size: Bytes of dynamic shared memory.
-        checks: The state of the checks in C, None without such checks.
-        context: Other fields of BlockContext.
+        checks: The state of racecheck, initcheck and synccheck; None if none of them is on.
+        context: Other fields of BlockContext, by name.
 
     Attributes:
         fault_record: The first fault of the blocks.
@@ -89,11 +95,11 @@ class Worker:
     ) -> None:
         self.checks = checks
         thread_count = math.prod(block)
-        # Threads that never suspend run one after the other, with the same local memory.
+        # Threads that never suspend run one after the other, with the same local memory and without records.
         concurrent_count = 1 if frame_size is None else thread_count
         record_count = 0 if frame_size is None else thread_count
         frames = Buffer((frame_size or 0) * record_count)
-        # A shuffle may name any lane of its warp, also one that the block does not have.
+        # Whole warps: a shuffle may read the record of any lane, also of one that the block does not have.
         records = Buffer(THREAD_RECORD_SIZE * (-(-record_count // WARP_SIZE) * WARP_SIZE))
         shared_memory = Buffer(static_shared_size + dynamic_shared_size)
         local_memory = Buffer(local_size * concurrent_count)
@@ -102,8 +108,9 @@ class Worker:
         # Two words for each access. The additional pair makes the array of code without accesses valid.
         self._region_cache = (ctypes.c_int64 * (2 * access_count + 2))()
         self.fault_record = FaultRecord()
+        # Coroutines write their frames before they read them, so that frames need no zeros.
         self._zeroed = [buffer for buffer in (shared_memory, local_memory, records) if buffer.size]
-        self._frames = frames
+        self._frames = frames  # Keep the memory alive.
         self.is_small = sum(buffer.size for buffer in (frames, *self._zeroed)) <= _MAX_SMALL_BYTES
         self.context = BlockContext(
             ntid=tuple(block),
@@ -131,7 +138,7 @@ class Worker:
         self._initial_context = bytes(self.context)
 
     def _join_regions(self) -> None:
-        """Set the table of regions that generated code searches."""
+        """Set the table of regions that generated code searches: the writable ones, and then the others."""
         worker_regions, caller_regions = self._worker_regions, self._caller_regions
         writable = worker_regions.writable + caller_regions.writable
         read_only = worker_regions.read_only + caller_regions.read_only
@@ -142,7 +149,7 @@ class Worker:
 
     def reset(self, regions: RegionTable, grid: Sequence[int], params: int) -> None:
         """
-        Prepare another launch of the kernel, with blocks of the same size.
+        Prepare another launch of the kernel, with blocks of the same size, as if the worker were new.
 
         Args:
             regions: The memory of the caller that the code may access.
@@ -152,9 +159,10 @@ class Worker:
         ctypes.memmove(ctypes.addressof(self.context), self._initial_context, len(self._initial_context))
         for buffer in self._zeroed:
             ctypes.memset(buffer.address, 0, buffer.size)
-        self.fault_record.kind = 0
+        self.fault_record.kind = Fault.NONE
         previous, self._caller_regions = self._caller_regions, regions
-        # Launches on the CPU device pass the same bytes until memory is allocated or freed.
+        # The table stays valid for the same objects, which the CPU device passes until memory is allocated or
+        # freed.
         if previous.writable is not regions.writable or previous.read_only is not regions.read_only:
             self._join_regions()
             # Clear the region cache, since the launch may not access the old regions.
@@ -164,7 +172,7 @@ class Worker:
         self.context.params = params
 
     def regions_near(self, address: int) -> list[Region]:
-        """Return at least the regions before, at and after an address."""
+        """Return the regions before, at and after an address, or more."""
         return [*self._worker_regions.find_near(address), *self._caller_regions.find_near(address)]
 
     def run(self, executor: int, code: int, start: int, count: int, resume_mode: int = Resume.START) -> int:
