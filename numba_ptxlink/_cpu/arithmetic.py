@@ -194,7 +194,7 @@ def apply_modifiers(
 
 def emit_gpu_nan(b: IRBuilder, bits: str, condition: str = "true") -> str:
     """
-    Return the bits of a float32; if it is NaN and *condition* is true, those of the NaN of a GPU.
+    Return the bits of a float32; if it is NaN and *condition* is true, return the bits of a GPU's NaN.
 
     Args:
         b: The function.

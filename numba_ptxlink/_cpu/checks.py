@@ -195,7 +195,7 @@ class WorkerChecks:
 
 
 EXIT_STATUS = 66
-"""The exit status of a process with reports that would else end with 0; the same as of ThreadSanitizer."""
+"""The exit status, as of ThreadSanitizer, of a process with reports that would otherwise end with 0."""
 _summary: list[str] = []
 
 

@@ -96,7 +96,7 @@ class CompiledModule:
         }
         cache_entry = cache.cached(cache.Key.of("cpu entry", key_parts), lambda: self._compile(name))
         self._code.add(cache_entry.code)
-        # Leave out `suspends`, which CompiledEntry has not, and the metadata that the cache adds.
+        # Leave out `suspends`, which is no field of CompiledEntry, and the metadata that the cache adds.
         metadata = {
             field: cache_entry.meta[field] for field in CompiledEntry._fields if field in cache_entry.meta
         }

@@ -70,7 +70,7 @@ def trap(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 def call(b: Translator, parsed: ptx.Call) -> None:
     """Translate `call` of a function by name or by pointer, with values in `.param` variables."""
-    # The memory of the results, followed by that of the arguments. So is `storages` in all functions below.
+    # The memory of the results, followed by that of the arguments. All functions below get this list.
     storages: list[Storage] = []
     for name in (*parsed.results, *parsed.arguments):
         storage = b.find_storage(name)
@@ -144,6 +144,7 @@ def _print(b: Translator, storages: Sequence[Storage]) -> None:
 
 
 def _assert(b: Translator, storages: Sequence[Storage]) -> None:
+    # The other arguments are the line, the function, and the size of a character.
     condition, file, *_ = storages
     # For this fault, the fields `address` and `size` of the FaultRecord are the addresses of two strings.
     b.fault(Fault.ASSERT, _load_argument(b, condition), _load_argument(b, file))

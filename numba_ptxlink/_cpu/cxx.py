@@ -8,7 +8,7 @@ becomes a variable, too, as %v1 and %v2 in this example:
     %t2 = add i32 %t1, 5            ->    t2_ = op_add(t1_, i32(5u));
     store i32 %t2, ptr %v2                v2_ = t2_;
 
-Before an instruction may be a `#line` directive of C++, for all instructions up to the next directive.
+The LLVM IR may have `#line` directives of C++. Each is for all instructions up to the next directive.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class _Statements:
             self._lines.append(self._end_block(line))
 
     def _declare(self, name: str, cxx_type: str) -> str:
-        """Declare a variable for a value or register of LLVM IR, if it has none; return its name in C++."""
+        """Declare the variable of a value or register of LLVM IR, once; return its name in C++."""
         self._variable_types[local_name(name)] = cxx_type
         return local_name(name)
 

@@ -110,7 +110,7 @@ class SourceLocation(NamedTuple):
     An instruction, with its place in the source.
 
     Args:
-        instruction: The text of the instruction; "" if the function has none at or after the statement.
+        instruction: The text of the instruction; "" if `find_location` finds none.
         file: The file of the last `.loc` directive before the instruction; "" if there is none.
         line: The line of that directive; 0 if there is none.
     """
@@ -172,14 +172,20 @@ def source_files(module: ptx.Module) -> dict[str, str]:
 
 
 def find_location(module: ptx.Module, function: str, statement_index: int) -> SourceLocation:
-    """Return the instruction and the source line of a statement, by its index in the body of *function*."""
+    """
+    Return the instruction at a statement, or else the next one, and its source line.
+
+    Args:
+        module: The PTX module.
+        function: The function.
+        statement_index: The index of the statement in the function's body.
+    """
     file_number, line = "", "0"
     for index, candidate in enumerate(_find_body(module, function)):
         if isinstance(candidate, ptx.Directive) and candidate.keyword == "loc":
             # `.loc 1 20 5`: the file, the line, the column.
             _, file_number, line, *_ = candidate.text.split()
-        # The statement of a stack overflow is the first of a function, which may be a declaration: report the
-        # first instruction after it.
+        # The statement of a stack overflow is the first of a function, which may be a declaration.
         if index >= statement_index and isinstance(candidate, ptx.Instruction):
             instruction = " ".join(str(candidate).split())[:_MAX_INSTRUCTION_CHARS]
             return SourceLocation(instruction, source_files(module).get(file_number, ""), int(line))

@@ -138,6 +138,7 @@ def _pack_argument(value: Any, size: int, name: str, regions: list[Region]) -> b
     # A parameter of the size of a pointer gets the address of the array, as in CuPy even if the array has no
     # dimensions. For a parameter of another size, such an array is a number: its bytes are copied below.
     if array is not None and (array.shape or size == _POINTER_BYTES):
+        # `forc`: contiguous in Fortran's or C's order.
         if size == _POINTER_BYTES and not array.flags.forc:
             raise ValueError("is not contiguous; pass numpy.ascontiguousarray(x)")
         regions.append(array_region(array, name))

@@ -3,7 +3,8 @@ Translate PTX functions to C++ for any host compiler, so that host code can call
 
 The C++ is called the host version of a function. It is made of the LLVM IR that runs kernels on the CPU, but
 without checks and without a launch: a trap aborts the process, and local variables are on the C stack. A
-function that needs a launch, such as for a thread index or a barrier, has no host version, but a reason.
+function that needs a launch, such as for a thread index or a barrier, has no host version; `translate`
+returns the reason.
 """
 
 from __future__ import annotations
@@ -62,11 +63,11 @@ class HostSource(NamedTuple):
 
 def translate(ptx_text: str, names: Iterable[str]) -> HostSource:
     """
-    Translate functions of a PTX module, with their callees.
+    Translate the exported functions of a PTX module, with their callees.
 
     Args:
         ptx_text: The text of the module.
-        names: The symbols of the functions to translate, which the module has to define.
+        names: The symbols of the exported functions. The module has to define them.
     """
     program = _HostProgram(ptx.parse(ptx_text))
     functions: dict[str, cxx.CxxFunction] = {}

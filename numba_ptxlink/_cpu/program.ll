@@ -67,10 +67,10 @@ not_found:
   ret i32 -1
 }
 
-; Packed integers. `zext.byte` and its likes extend the byte or the 16-bit half that begins at the bit %position.
-; `permute` is for the byte of a result of `prmt` at the bit %position (0, 8, 16 or 24), for which %selectors has the
-; nibble at half of this position: the index of one of eight %bytes in its lower 3 bits, and in its top bit whether to
-; replace the byte by copies of its sign.
+; Packed integers. The four functions `zext` and `sext` extend the byte or the 16-bit half that begins at the bit
+; %position. `permute` is for the byte of a result of `prmt` at the bit %position (0, 8, 16 or 24), for which
+; %selectors has the nibble at half of this position: the index of one of eight %bytes in its lower 3 bits, and in its
+; top bit whether to replace the byte by copies of its sign.
 
 define internal i32 @ptxlink.zext.byte(i32 %value, i32 %position) alwaysinline {
   %shifted = lshr i32 %value, %position
@@ -325,7 +325,7 @@ define internal float @ptxlink.bf16.decode(i16 %half) alwaysinline {
   %result = bitcast i32 %bits to float
   ret float %result
 }
-; Round to a 16-bit float: cut %shift bits off %magnitude, and add 1 if %mode requires it, a number of
+; Round to a 16-bit float: cut %shift bits off %magnitude, and add 1 if the mode requires it. %mode is a number of
 ; `arithmetic.ROUNDING_MODES`. A finite value that is too large becomes %infinity, or the number below %infinity if the
 ; mode rounds values of this sign toward zero. %bits are those of the float, which have its sign, and show whether it is
 ; infinity or NaN. NaN becomes 32767 (0x7fff), the only NaN that a GPU returns.
@@ -461,8 +461,8 @@ define internal float @ptxlink.e4m3.decode(i8 %b) alwaysinline {
 }
 
 ; Directed rounding: up, or toward zero if %up is false. Callers negate operands and result to round down. Changing the
-; processor's rounding mode would take 30 to 90 ns. Instead, a float is computed as a double that is rounded
-; to odd, and a double as an integer of 128 bits, whose lowest bit is 1 if bits were shifted out.
+; processor's rounding mode would take 30 to 90 ns. Instead, a float is computed as a double that is rounded to odd, and
+; a double as an integer of 128 bits, whose lowest bit is 1 if bits were shifted out.
 
 define internal float @ptxlink.directed.f32(double %exact, i1 %up) alwaysinline {
   %near = fptrunc double %exact to float

@@ -2,8 +2,8 @@
 Make the CPU the CUDA device of a process, by a libcuda.so.1 of this package that runs kernels with `_cpu`.
 
 `use_cpu` loads the package's library before NVIDIA's is loaded, so that later loads of libcuda.so.1 return
-it. When a program calls cuInit of this library, it imports `_link/cpu_device.py`, which calls `attach`:
-`attach` registers the Python functions of `callbacks` with the library, to link PTX and to run kernels.
+the package's. Its function cuInit imports `_link/cpu_device.py`, which calls `attach` of this module:
+`attach` registers the Python functions of `callbacks` with the library, to compile PTX and run kernels.
 """
 
 from __future__ import annotations

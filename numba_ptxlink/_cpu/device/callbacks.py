@@ -114,7 +114,7 @@ class PythonDriver:
     Args:
         settings: The devices.
         link: Links PTX inputs, given by their names and contents, to one PTX module.
-        prepare: Called when a module is loaded.
+        prepare: Called when a module is loaded, so that it can patch Python packages imported since.
     """
 
     def __init__(self, settings: Settings, link: Link, prepare: Callable[[], None]) -> None:
@@ -319,7 +319,7 @@ class PythonDriver:
             return table
         with self._lock.held:
             generation, writable_count = ctypes.c_uint64(0), ctypes.c_size_t(0)
-            capacity = 64
+            capacity = 64  # A guess, enlarged below.
             while True:
                 pairs = (ctypes.c_uint64 * (2 * capacity))()
                 count = self._library.numba_ptxlink_regions(

@@ -1,8 +1,8 @@
 """
 Read the PTX of the image that a program passes to cuModuleLoadData: PTX itself, or a fat binary.
 
-Messages of faults name the arguments of Python functions. The linker for Numba adds a comment to the PTX of a
-kernel, with one of these names for each parameter.
+Messages of faults name the arguments of Python functions. For this, `_numba_cuda/linker.py` adds a comment to
+the PTX for each kernel, with the name of the argument that each parameter belongs to.
 """
 
 from __future__ import annotations
