@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     # The name of a variable of the module, or for a variable inside of a function: the function and its key.
     SharedName = str | tuple[str, ptx.Register]
 
-# Each shared variable begins at a multiple of this: the size of the largest access to shared memory.
+# Each shared variable begins at a multiple of this at least: the size of the largest access to shared memory.
 _ALIGNMENT_BYTES = 16
 # A placeholder for the address of dynamic shared memory, until the size of the static part is known.
 _DYNAMIC_ADDRESS = "$dynamic_shared"
@@ -32,17 +32,19 @@ class SharedLayout:
     The addresses of shared variables, each assigned at its first use.
 
     Dynamic shared memory follows the static part; all `extern __shared__` arrays have one address, as on a
-    GPU.
+    GPU. The address is a multiple of their alignments.
     """
 
     def __init__(self) -> None:
         self._addresses: dict[SharedName, int] = {}
         self._end = SHARED_START
+        self._dynamic_alignment = _ALIGNMENT_BYTES
 
     def address(self, name: SharedName, variable: ptx.Variable) -> str:
         """Return the address of a variable; for a dynamic one a placeholder, which `resolve` replaces."""
         # A dynamic variable has no size: `.extern .shared .b8 x[];`.
         if not variable.size:
+            self._dynamic_alignment = max(self._dynamic_alignment, variable.alignment)
             return _DYNAMIC_ADDRESS
         if name not in self._addresses:
             self._addresses[name] = _align(self._end, max(variable.alignment, _ALIGNMENT_BYTES))
@@ -52,13 +54,13 @@ class SharedLayout:
     @property
     def size(self) -> int:
         """Bytes of static shared memory so far, up to the beginning of the dynamic part."""
-        return _align(self._end, _ALIGNMENT_BYTES) - SHARED_START
+        return _align(self._end, self._dynamic_alignment) - SHARED_START
 
     def resolve(self, text: str) -> str:
         """
         Return *text*, LLVM IR, with the address of dynamic shared memory in place of its placeholder.
 
-        Call this when all functions are translated, since the address depends on the size of the static part.
+        Call this when all functions are translated, since the address depends on all shared variables.
         """
         return text.replace(_DYNAMIC_ADDRESS, str(SHARED_START + self.size))
 

@@ -18,6 +18,7 @@ HEAD = """
 .const .align 4 .u32 table[4] = {10, 20, 30, 40};
 .visible .global .align 4 .u32 number[3] = {7, 8, 9};
 .visible .global .align 8 .u64 pointers[4] = {number+4, generic(number), table, generic(table)+8};
+.extern .shared .align 256 .b8 dynamic[];
 .visible .global .align 1 .u8 bytes[9] = {1, BYTES};
 """.replace("BYTES", ", ".join(f"0xFF{'00' * n}(generic(number)+8)" for n in range(8)))
 KERNEL = """
@@ -78,6 +79,10 @@ PROGRAMS = {
     "an element of a shared array": (
         "mov.u32 %r1, tile[1]; mov.u32 %r2, 3; st.shared.u32 [%r1+4], %r2; ld.shared.u32 %r3, [tile+8];",
         3,
+    ),
+    "the alignment of dynamic shared memory": (
+        "mov.u32 %r1, tile; mov.u32 %r2, dynamic; and.b32 %r3, %r2, 255;",
+        0,
     ),
     "an index that is negative in 32 bits": (
         (
