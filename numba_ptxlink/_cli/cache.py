@@ -1,4 +1,4 @@
-"""The commands of `numba-ptxlink cache`."""
+"""Implement the commands of `cache`: `stats`, `clear` and `path`."""
 
 from __future__ import annotations
 

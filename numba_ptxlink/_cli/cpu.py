@@ -46,7 +46,7 @@ def _cpu(arguments: argparse.Namespace) -> NoReturn:
     from numba_ptxlink._cpu import device
 
     names = arguments.checks
-    # Without --check, the checks are those of the device; "none" gives an empty list, for no checks.
+    # Without --check, None means the default, memcheck. "none" gives an empty list: no checks.
     checks = None if names is None else [name for name in names if name != "none"]
     settings = device.checked_settings(arguments.arch, arguments.devices, checks)
     environ = device.child_environment(settings, os.environ)

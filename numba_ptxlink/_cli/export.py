@@ -174,7 +174,8 @@ def _export_each(
     futures = [
         threads.submit(
             export,
-            # An export without a folder stays in memory; `will_be_written` gives it the content of files.
+            # An export without a folder stays in memory. With `will_be_written`, it calls the same compilers
+            # as an export to files.
             Source(str(path), will_be_written=True),
             None if path is deferred_path else out,
             **options,

@@ -31,6 +31,7 @@ def prepare_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             descriptor = os.open(os.devnull, os.O_RDWR)
+            # Child processes use the same standard streams.
             os.set_inheritable(descriptor, True)
             setattr(sys, name, os.fdopen(descriptor, mode, errors="backslashreplace"))
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -137,6 +137,9 @@ class _Values:
 
     Args:
         texts: The arguments on the command line.
+
+    Attributes:
+        in_order: The values of the arguments.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:

@@ -31,7 +31,8 @@ class Rules(NamedTuple):
     Args:
         epsilon: The largest unit in the last place of 1.0 among the types of float that a function computes
             with; 0 without floats.
-        tiny: The largest among the smallest normal numbers of these types; 0 without floats.
+        tiny: The absolute difference that floats may have: the largest among the smallest normal numbers of
+            these types; 0 without floats.
         converts: Whether the signature gives the type of the result. If it does, a number of Python is
             converted to that type before the comparison. If the compiler inferred the type, an integer of
             Python wraps around at 64 bits, and a float with a fraction equals no integer.

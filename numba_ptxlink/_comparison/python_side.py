@@ -74,9 +74,10 @@ class _Copies:
             return cell
 
     def _copy_scope(self, names: dict[str, Any]) -> dict[str, Any]:
-        """Return the copy of the globals of a module."""
+        """Return the copy of *names*, the globals of a module, in which `int` is `Integer`."""
         if id(names) not in self._scopes:
-            # Stored before it is complete, since functions in it refer to it. A module's own `int` stays.
+            # Stored before it is complete, since functions in it refer to it. A global `int` of the module
+            # itself is not replaced.
             self._scopes[id(names)] = scope = {"int": Integer, **names}
             scope.update((name, self._replace(value, name)) for name, value in names.items())
         return self._scopes[id(names)]

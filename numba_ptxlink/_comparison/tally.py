@@ -54,9 +54,9 @@ class Tally:
     @property
     def differences(self) -> list[tuple[str, str, str]]:
         """
-        Arguments, Python's result and the compiled function's result of calls that differ.
+        The arguments, Python's result and the compiled function's result of calls that differ, as texts.
 
-        Without repetitions: the same corner values are drawn for several calls.
+        Calls with the same texts are listed once, since the same corner values are drawn for several calls.
         """
         return [*self._differences]
 
@@ -89,7 +89,8 @@ class Tally:
         def convert(formal: Formal, value: Any, reader: HostArrayReader) -> Any:
             return values.to_c(self._compiled.types, formal.type, value, reader)
 
-        return tuple(self._compiled.parameters.read(arguments, HostArrayReader(stream=0), convert))
+        reader = HostArrayReader(stream=0)  # NumPy arrays belong to no stream: the number is not used.
+        return tuple(self._compiled.parameters.read(arguments, reader, convert))
 
     def _compare(self, arguments: tuple[Any, ...]) -> None:
         """Call both functions with *arguments*, and record a difference."""

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._launch.arrays import DeviceArrayReader, Types
 
-# Far more than compiled code has; reports print integers, and Python refuses to print one of more than 4,300
-# digits, 14,284 bits.
+# Far more than the 64 bits of compiled code. Reports print integers, and Python refuses to print one of more
+# than 4,300 digits, 14,284 bits.
 _MAX_INTEGER_BITS = 1 << 12
 # The attributes of arrays in compiled code, which hide members of records.
 _ARRAY_ATTRIBUTES = {
@@ -171,7 +171,7 @@ class _Members(MutableMapping[str, Any]):
 
 
 def _read_element(value: Any, array_class: type[ElementArray]) -> Any:
-    """Return an element of an array, or a member of one, as compiled code reads it."""
+    """Return an element of an array, or a member of a record in it, as compiled code reads it."""
     if isinstance(value, np.ndarray):
         return value.view(array_class)
     if isinstance(value, np.void) and value.dtype.names:
@@ -185,6 +185,7 @@ def _to_storable(value: Any, dtype: Any) -> Any:
         pairs = zip(dtype.names, value, strict=True)
         return tuple(_to_storable(member, dtype[name]) for name, member in pairs)
     if isinstance(value, int) and dtype.kind in "iu":
+        # In two's complement: 200 becomes -56 in an int8.
         modulus = 1 << 8 * dtype.itemsize
         value = int(value) % modulus
         return value - modulus if dtype.kind == "i" and value >= modulus // 2 else value

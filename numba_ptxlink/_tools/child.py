@@ -189,6 +189,7 @@ def _encode(text: str) -> bytes:
 
 
 def _c_array(texts: Sequence[str]) -> Any:
+    """Return *texts* as a C array of `char *`."""
     return (ctypes.c_char_p * len(texts))(*map(_encode, texts))
 
 
@@ -214,7 +215,8 @@ def _serve() -> None:
     """
     Make the call that standard input requests, and write its answer to standard output.
 
-    Both are marshalled: the request is a tuple of a function's name, the library and the further arguments.
+    The request and the answer are marshalled. The request is a tuple: the name of one of `FUNCTIONS`, the
+    file of the library, and the further arguments of the function.
     """
     # Descriptor 1 is standard output, 2 is standard error. Text that a library writes to standard output goes
     # to standard error, so that it is no part of the answer.

@@ -61,6 +61,7 @@ _CURES = {
     # INVALID_CLUSTER_SIZE
     912: "use a cluster that divides the grid, of at most 8 blocks on most devices",
 }
+# A kernel runs after its launch has returned, so that its error is reported by a later call.
 _DEFAULT_CURE = "run compute-sanitizer, since an earlier kernel may be at fault"
 
 
@@ -185,7 +186,7 @@ def inaccessible_device(address: int) -> int | None:
     # The query returns 0, success, for memory that kernels in the current context can access.
     if query(ctypes.byref(attribute), _DEVICE_POINTER, ctypes.c_uint64(address)) == 0:
         return None
-    # The query fails for unknown addresses, which have no device. It writes an int, the lower half.
+    # The query fails for unknown addresses, which have no device. The ordinal is an int: the lower half.
     if query(ctypes.byref(attribute), _DEVICE_ORDINAL, ctypes.c_uint64(address)) != 0:
         return None
     return attribute.value
@@ -269,6 +270,7 @@ def _allow_dynamic_shared(handle: int, device: int) -> int:
 
 @functools.cache
 def _api() -> Any:
+    """Return the driver's library, loaded and initialised."""
     try:
         library = ctypes.CDLL("libcuda.so.1")
     except OSError as error:

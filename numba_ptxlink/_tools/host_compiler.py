@@ -191,6 +191,7 @@ def missing_libnvvm() -> Path | None:
 def _compilers() -> Iterator[tuple[Sequence[str], bool]]:
     """Yield the command of each compiler in the order of preference, and whether the compiler is nvcc."""
     if command := _command_in("CUDACXX"):
+        # CUDACXX may name another compiler of CUDA C++, such as clang++.
         yield command, Path(command[0]).name.startswith("nvcc")
     for path in find.programs("nvcc"):
         yield (path,), True

@@ -42,6 +42,7 @@ _DIRECTIVE = re.compile(
     + rb")?([^\r\n]*)",
     re.DOTALL,
 )
+# A file's name in quotes or angle brackets.
 _LITERAL = re.compile(rb'"([^"\r\n]+)"|<([^>\r\n]+)>')
 # A macro may be the name of a file: #define CONFIG "config.h", or without quotes, which another macro adds.
 # "=" precedes the name if a flag defines the macro, see `find_includes`.
@@ -273,6 +274,7 @@ def encode(text: str) -> bytes:
 
 
 def _scan(text: bytes) -> _Scan:
+    """Return the scan of a source's *text*."""
     joined = join_lines(text)
     operands = (operand for operand in _DIRECTIVE.findall(joined) if not _NO_OPERAND.match(operand))
     # An operand that is a macro gives None in the list.

@@ -125,6 +125,7 @@ def has_generic_param_access(code: bytes) -> bool:
             address = re.search(rb"\[(%\w+)", operands)
             if address and address[1] in generic_registers:
                 return True
+        # The destination gets the generic address of a parameter, or an address computed from one.
         elif mnemonic.startswith(b"cvta.param") or not generic_registers.isdisjoint(registers[1:]):
             generic_registers.update(registers[:1])
         else:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # The most blocks or threads along x, y and z: "Technical Specifications per Compute Capability" in the CUDA
 # C++ Programming Guide. A cluster has at most 16 blocks in all, which the driver checks.
 _MAX_EXTENTS = {"grid": ((1 << 31) - 1, 65535, 65535), "block": (1024, 1024, 64), "cluster": (16, 16, 16)}
-# The sizes in bytes that are numbers of bytes at all; the limit of the device is checked at the launch.
+# The sizes in bytes that are not refused at once; the limit of the device is checked at the launch.
 _SHARED_SIZES = range(1 << 63)
 Dim3 = tuple[int, int, int]
 
@@ -115,12 +115,12 @@ class Launchable:
                 has ended ("Programmatic Dependent Launch" in the CUDA Programming Guide).
 
         Raises:
-            DeviceFaultError: On the CPU, the kernel was stopped by a fault. The error attributes the source
-                line.
+            DeviceFaultError: On the CPU, the kernel was stopped by a fault. The attributes of the error have
+                the source line.
             LaunchError: An argument does not fit its parameter or is in memory that the device of the launch
                 cannot access, the kernel cannot be loaded, or the driver rejects the launch.
         """
-        # Refuse a value that is no integer, as any negative number.
+        # The number -1, which is refused, stands for a value that is no integer.
         shared_bytes = operator.index(shared) if hasattr(shared, "__index__") else -1
         if shared_bytes not in _SHARED_SIZES:
             raise LaunchError(f"The shared memory is {short_repr(shared)}; pass a number of bytes.")
@@ -136,6 +136,7 @@ class Launchable:
         self._run(args, launch_config)
 
     def _run(self, args: tuple[Any, ...], launch_config: Configuration) -> None:
+        """Launch the kernel with *args*; subclasses implement this for a GPU and for the CPU."""
         raise NotImplementedError
 
 
@@ -191,6 +192,7 @@ def stream_handle(stream: Any) -> int:
 
 
 def _stream_number(stream: Any) -> int:
+    """Return the handle of *stream* as its package gives it; the number may have more than 64 bits."""
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
         version, number = protocol()

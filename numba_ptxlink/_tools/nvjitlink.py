@@ -60,10 +60,10 @@ def version(path: str = "") -> tuple[int, int]:
 
 def check_arch(release: tuple[int, int], inputs: tuple[str, ...], flags: Sequence[str]) -> None:
     """
-    Refuse an architecture for which nvJitLink would abort the process, as that of CUDA 12 does.
+    Refuse an architecture for which the nvJitLink of CUDA 12 would abort the process.
 
-    nvJitLink has no list of its architectures; NVRTC of the same release supports the same ones. Without an
-    NVRTC of that release, any architecture is accepted.
+    A newer nvJitLink reports an error itself. nvJitLink has no list of its architectures, but NVRTC of the
+    same release supports the same ones. Without an NVRTC of that release, any architecture is accepted.
 
     Args:
         release: The release of nvJitLink.

@@ -179,7 +179,7 @@ def load() -> tuple[_Ffi, _Lib]:
 
 
 def _check(step: str, result: int) -> None:
-    """Raise an AssembleError unless *result*, an nvPTXCompileResult, is 0; *step* names the call in it."""
+    """Raise an AssembleError that names the call *step*, unless *result*, an nvPTXCompileResult, is 0."""
     if result:
         raise AssembleError(
             f"nvPTXCompiler failed with status {result} ({step}); free memory and try again, "

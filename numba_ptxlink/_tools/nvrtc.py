@@ -59,7 +59,7 @@ def supported_archs() -> tuple[Arch, ...]:
 
 
 def archs_of(release: tuple[int, int]) -> tuple[Arch, ...]:
-    """Return the architectures that CUDA *release* supports; () unless the NVRTC is of that release."""
+    """Return the architectures of CUDA *release*; () if NVRTC is missing, or of another release."""
     try:
         return supported_archs() if version() == release else ()
     except LinkError:
@@ -237,7 +237,7 @@ def _compile(unit: _Unit) -> cache.Entry:
         flags,
         # nvJitLink's name of a kind of code, such as "PTX", is NVRTC's name of the output.
         [(unit.program_name, unit.source, KINDS[unit.output].nvjitlink)],
-        # If headers have one name, the last one counts.
+        # If two headers have the same name, the last one counts.
         list(dict(options.headers).items()),
         tuple(f"&{name}" if _NAME_EXPRESSION.match(name) else name for name in options.name_expressions),
         alters_later_calls=unit.output != LTOIR and any(map(_ALTERING_FLAGS.match, flags)),

@@ -123,7 +123,7 @@ class Nvvm(NamedTuple):
 def toolkits() -> list[Nvvm]:
     """Return the libNVVM of each toolkit on this machine, except this environment's."""
     own_path = os.path.realpath(find.library("nvvm"))
-    # By real path, since several paths may lead to one library.
+    # The files of each libNVVM, by its real path, since several paths may lead to one library.
     paths: dict[str, tuple[Path, Path]] = {}
     for root in find.toolkits():
         for name in _LIBRARY_PATHS:
@@ -203,7 +203,7 @@ def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes,
 
 def run(steps: Sequence[tuple[str, bytes, str]], options: Sequence[str], library: str = "") -> Answer:
     """
-    Call libNVVM, in a child process if the call would change the results of later ones.
+    Call libNVVM; in a child process for *library*, or if the call would change the results of later ones.
 
     Args:
         steps: The inputs of `child.nvvm`: modules, and verifications of the modules before.
@@ -222,7 +222,7 @@ def run(steps: Sequence[tuple[str, bytes, str]], options: Sequence[str], library
 
 
 def alters_later_calls(options: Sequence[str]) -> bool:
-    """Return whether a call with *options* would change the results of later calls in the process."""
+    """Return whether a call with *options* changes the results of later ones: if it makes unoptimised PTX."""
     return "-opt=0" in options and "-gen-lto" not in options
 
 

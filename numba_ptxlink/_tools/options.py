@@ -118,13 +118,14 @@ class Options(NamedTuple):
         debug: Emit full debug information; the code is not optimised.
         lineinfo: Emit line numbers. Included in *debug*.
         max_registers: The most registers a thread may use, 1 to 255; None for no limit.
-        fma: Whether multiplications and additions are contracted to fused ones.
+        fma: Whether a multiplication and an addition are contracted to a fused one. For this option and the
+            next four, None means the tool's default.
         ftz: Whether 32-bit subnormal numbers are flushed to zero.
         prec_div: Whether 32-bit divisions are rounded as by IEEE 754.
         prec_sqrt: Whether 32-bit square roots are rounded as by IEEE 754.
-        fast_math: Whether arithmetic is fast and less accurate: of the options that are None, *ftz* and *fma*
-            become True, *prec_div* and *prec_sqrt* become False, and mathematical functions in CUDA C++ and
-            Python are approximate.
+        fast_math: Whether arithmetic is fast and less accurate: if they are None, *ftz* and *fma* become
+            True, *prec_div* and *prec_sqrt* False; mathematical functions in CUDA C++ and Python are
+            approximate.
         extra_flags: Further flags of ptxas or nvJitLink.
         lto: Whether the link optimises across its inputs.
         backend: The tool of a link, "auto" to choose one; None for NUMBA_PTXLINK_BACKEND.
@@ -210,16 +211,13 @@ class Options(NamedTuple):
         # --generate-line-info. nvJitLink rejects -O3 beside -g, and uses level 3, or 0 with -g, by itself.
         values["lineinfo"] = self.lineinfo and not self.debug
         is_default_level = self.opt_level == DEFAULT_LEVEL
-        if (
-            (self.debug and tool == PTXAS)
-            or (is_default_level and tool in (NVJITLINK, LTO))
-            or (is_default_level and _is_for_debugging(ptx))
-        ):
+        is_level_implied = is_default_level and (tool in (NVJITLINK, LTO) or _is_for_debugging(ptx))
+        if is_level_implied or (self.debug and tool == PTXAS):
             values["opt_level"] = None
         flags: list[str] = []
         for name, flag_format in _FLAG_FORMATS[tool].items():
             value = values[name]
-            # Only options of arithmetic have a flag for False.
+            # Only the options of `_FAST_MATH` have a flag for False.
             if value is None or (value is False and name not in _FAST_MATH):
                 continue
             flags += flag_format.format(value=value, word=str(value).lower(), bit=int(value)).split()
@@ -229,7 +227,7 @@ class Options(NamedTuple):
 
 
 def _is_for_debugging(ptx: bytes) -> bool:
-    # Do not parse the header of PTX without the word, as most PTX is.
+    # Save parsing the header of PTX without the word, as most PTX is.
     if b"debug" not in ptx:
         return False
     return "debug" in read_header(ptx.decode(errors="replace")).target

@@ -1,7 +1,7 @@
 """
-Make a private copy of a library, which has global state of its own when it is loaded.
+Make a private copy of a library: when the copy is loaded, it has global state of its own.
 
-Calls of the copy do not change the results of calls of the original in the same process, and vice versa.
+So calls of the copy do not change the results of calls of the original in the same process.
 """
 
 from __future__ import annotations

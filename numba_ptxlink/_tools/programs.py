@@ -29,6 +29,7 @@ _TIMEOUT_SECONDS = 300
 # table of sections; then, of each table, the size of an entry and the number of entries. A cubin ends with
 # one of the two tables.
 _ELF_TABLES = struct.Struct("<32xQQ6xHHHH")
+# A part of a line such as "Cuda compilation tools, release 13.0, V13.0.48".
 _RELEASE = re.compile(r"release (\d+)\.(\d+)")
 # Lines of cuobjdump's list of the pieces of device code in a file: "member code.a:b.o:", "Fatbin elf code:"
 # and "arch = sm_90".
@@ -82,7 +83,7 @@ def run(command: Sequence[str], cwd: Path | None = None) -> tuple[bool, str, str
 
 
 def version_text(program: str, *arguments: str) -> str:
-    """Return what a program prints for --version."""
+    """Return what a program prints for --version; "" if it cannot be run."""
     # Cached by the path of the program, since a name on PATH may mean another program later.
     return _version_text(shutil.which(program) or program, *arguments)
 
@@ -135,11 +136,12 @@ def run_ptxas(path: str, text: bytes, flags: Sequence[str]) -> bytes:
         code = cubin.read_bytes()
         # On a full disk, ptxas writes a part of the cubin and reports success.
         header = code.ljust(_ELF_TABLES.size, b"\0")
-        segments, sections, segment_size, segment_count, section_size, section_count = (
+        segment_offset, section_offset, segment_size, segment_count, section_size, section_count = (
             _ELF_TABLES.unpack_from(header)
         )
-        end = max(segments + segment_size * segment_count, sections + section_size * section_count)
-        if not 0 < end <= len(code):
+        segments_end = segment_offset + segment_size * segment_count
+        sections_end = section_offset + section_size * section_count
+        if not 0 < max(segments_end, sections_end) <= len(code):
             raise AssembleError(
                 f"{path} wrote an incomplete cubin; make room in {directory.parent}.", flags=tuple(flags)
             )
@@ -207,7 +209,8 @@ def pieces(code: bytes, name: str) -> list[Piece] | None:
     result: list[Piece] = []
     counts: Counter[str] = Counter()
     member = kind = ""
-    # Each line with an architecture is a piece; its member and kind are in the last such lines before it.
+    # Each line with an architecture stands for a piece, whose member and kind are in lines above: in the
+    # nearest line with a member, and the nearest line with a kind.
     for match in _LISTED_LINE.finditer(listing):
         member = match["member"] or member
         kind = match["kind"] or kind

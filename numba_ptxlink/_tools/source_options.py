@@ -1,7 +1,7 @@
 """
 Define and check the options for compiling CUDA C++.
 
-A link without CUDA C++ imports this module, but no module that compiles.
+A link without CUDA C++ imports this module, but not the modules that compile, which would delay it.
 """
 
 from __future__ import annotations
@@ -93,7 +93,11 @@ class SourceOptions(NamedTuple):
         return find_includes(source, folder, self.include_dirs, dict(self.headers), texts)
 
     def content_of(self, source: bytes, folder: Path) -> tuple[bytes, tuple[str, ...]] | None:
-        """Return *source*, in *folder*, and `Includes.key` of its includes; None if that key is None."""
+        """
+        Return *source*, in *folder*, and `Includes.key` of its includes; None if that key is None.
+
+        Two sources for which this returns equal values are compiled to the same code.
+        """
         key = self.find_includes(source, folder).key
         return None if key is None else (source, key)
 

@@ -125,6 +125,7 @@ def parse_archs(archs: ArchLike | Iterable[ArchLike], newest: PtxVersion | None 
 
 
 def _as_list(archs: ArchLike | Iterable[ArchLike]) -> Iterable[ArchLike]:
+    """Return the items of *archs*, or *archs* itself as the only item if it is one architecture or text."""
     if isinstance(archs, str) or not hasattr(archs, "__iter__"):
         return [archs]
     arch_list = tuple(archs)
@@ -135,6 +136,7 @@ def _as_list(archs: ArchLike | Iterable[ArchLike]) -> Iterable[ArchLike]:
 
 
 def _archs_of_word(word: str, newest: PtxVersion | None) -> Sequence[Arch]:
+    """Return the architectures that *word* means: "native", "all", "all-major" or one architecture."""
     if word == "native":
         try:
             return driver.archs()
@@ -145,7 +147,7 @@ def _archs_of_word(word: str, newest: PtxVersion | None) -> Sequence[Arch]:
             ) from error
     if word not in ("all", "all-major"):
         return [Arch.of(word)]
-    # CUDA C++ needs NVRTC, and Python libNVVM.
+    # Supported by NVRTC, for CUDA C++, and by libNVVM, for Python.
     supported = [arch for arch in nvrtc.supported_archs() if nvvm.emitted_isa(arch) is not None]
     if newest is not None:
         supported = [

@@ -32,6 +32,7 @@ _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _ENTRY_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _TEMPORARY_PREFIX = "new-"
+# The name of an entry, its address in hexadecimal digits, or that of a temporary file.
 _ENTRY_NAME = re.compile(rf"[0-9a-f]{{64}}|{_TEMPORARY_PREFIX}.*")
 # Writing a file takes less time, so the process that began an older temporary file was killed.
 _ABANDONED_SECONDS = 3600
@@ -61,8 +62,8 @@ class Directory:
     """
     A directory of entries, shared by processes and threads. Reading needs no write permission.
 
-    The path is resolved once and the descriptor kept, so that replacing the path has no effect. If the
-    directory is deleted meanwhile, this process stores nothing more.
+    The path is opened once and its descriptor kept: another directory that later gets this path is not used.
+    If the directory is deleted meanwhile, this process stores nothing more.
 
     Args:
         path: The path of the directory.
@@ -94,10 +95,12 @@ class Directory:
         self._others_mode = stat.S_IMODE(status.st_mode) & (_OTHERS_READ | _OTHERS_ENTER)
         self.is_writable = os.access(".", os.R_OK | os.W_OK | os.X_OK, dir_fd=self._descriptor)
         if create:
-            with contextlib.suppress(OSError):  # If this fails, writing the first entry reports it.
+            # mkdir fails if the subdirectory exists; any other failure is reported when an entry is written.
+            with contextlib.suppress(OSError):
                 os.mkdir(LAYOUT, 0o700, dir_fd=self._descriptor)
                 os.chmod(LAYOUT, 0o700 | self._others_mode, dir_fd=self._descriptor)
-        with contextlib.suppress(OSError):  # The subdirectory is missing if there is no entry.
+        # A directory that was never written may lack the subdirectory.
+        with contextlib.suppress(OSError):
             _check_owner(path / LAYOUT, os.stat(LAYOUT, dir_fd=self._descriptor, follow_symlinks=False))
 
     def get(self, address: bytes) -> bytes | None:

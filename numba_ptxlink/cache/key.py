@@ -32,7 +32,7 @@ MAGIC = b"PTXLINK\x01"
 _MAX_SHOWN_BYTES = 96
 # MAGIC, the address, the SHA-256 digest, the HMAC, and the size of the body.
 _HEADER = struct.Struct("<8s32s32s32sI")
-# The tag is the HMAC in the header; without a secret, it is this.
+# The tag, as the HMAC in the header is called below; without a secret, it has this value.
 _NO_TAG = bytes(32)
 # The body is the size of the metadata, the metadata in JSON, and the code.
 _META_SIZE = struct.Struct("<I")
@@ -172,19 +172,19 @@ def unseal(sealed: bytes, address: bytes, secret: bytes | None) -> Entry:
 
     Raises:
         Damaged: The bytes are truncated or altered, belong to another address, or are no entry.
-        WrongSeal: The entry is intact, but has the HMAC of another secret, none in spite of *secret*, or one
-            without *secret*.
+        WrongSeal: The entry is intact, but its HMAC is that of another secret; or it has no HMAC although
+            there is a *secret*, or an HMAC although there is none.
     """
     if len(sealed) < _HEADER.size + _META_SIZE.size:
         raise Damaged("it is truncated")
-    magic, stored, digest, tag, size = _HEADER.unpack_from(sealed)
+    magic, stored_address, digest, tag, body_size = _HEADER.unpack_from(sealed)
     body = memoryview(sealed)[_HEADER.size :]
-    if (magic, stored, size) != (MAGIC, address, len(body)):
+    if (magic, stored_address, body_size) != (MAGIC, address, len(body)):
         raise Damaged("it is not an entry of this cache, has another address, or is incomplete")
-    if _digest(stored, body) != digest:
+    if _digest(address, body) != digest:
         raise Damaged("its digest is wrong")
-    expected = hmac.digest(secret, digest, "sha256") if secret else _NO_TAG
-    if not hmac.compare_digest(expected, tag):
+    expected_tag = hmac.digest(secret, digest, "sha256") if secret else _NO_TAG
+    if not hmac.compare_digest(expected_tag, tag):
         raise WrongSeal("it has the HMAC of another secret" if any(tag) else "it has no HMAC")
     (meta_size,) = _META_SIZE.unpack_from(body)
     meta_end = _META_SIZE.size + meta_size
@@ -198,6 +198,7 @@ def unseal(sealed: bytes, address: bytes, secret: bytes | None) -> Entry:
 
 
 def _digest(address: bytes, body: bytes | memoryview) -> bytes:
+    """Return the SHA-256 digest of *address* and *body*."""
     sha256 = hashlib.sha256(address)
     sha256.update(body)
     return sha256.digest()

@@ -21,7 +21,7 @@ PAUSE_SECONDS = 30.0
 """The time for which the server is not used after a failure, in seconds."""
 
 MAX_ENTRY_BYTES = 32 << 20
-"""The largest entry that is sent to the server, in bytes; larger ones stay in directories."""
+"""The largest entry that is sent to the server, in bytes; larger entries are only in directories."""
 
 NAME = "the server that NUMBA_PTXLINK_CACHE names"
 """The name of the server in messages, since a URL, even the start of a wrong one, may contain a password."""
@@ -113,6 +113,6 @@ class Server:
             self._url,
             socket_timeout=TIMEOUT_SECONDS,
             socket_connect_timeout=TIMEOUT_SECONDS,
-            # Retry once at once, since the server may have closed an idle connection.
+            # Retry once, without a pause: the server may have closed an idle connection.
             retry=Retry(NoBackoff(), 1),
         )

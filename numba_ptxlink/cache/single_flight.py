@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 WAIT_SECONDS = 60.0
-"""The longest wait for another thread or process that computes a result, in seconds; then compute it here."""
+"""The longest wait for another thread or process, in seconds; the result is then computed here as well."""
 
 _OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 # The pause between two attempts to take a lock begins with the first value, and doubles up to the second.
@@ -87,7 +87,8 @@ class Processes:
     The results that processes are computing: for each, a record lock (fcntl(2)) on one byte of an empty file.
 
     The kernel releases the locks of a process that exits or is killed. Network file systems support record
-    locks, too. A forked child holds none of its parent's locks, and releases none of them.
+    locks, too. A forked child holds none of its parent's locks, and releases none of them. The threads of a
+    process share its locks, so that `Threads` has to let only one of them compute a result.
 
     Args:
         folder: The descriptor of the directory of the file. The file's own descriptor is never closed, since

@@ -108,6 +108,7 @@ class Cache:
     def put(self, key: Key, entry: Entry) -> None:
         """Store *entry* under *key* in the writable directory and on the server. Never raises."""
         address = self._address(key)
+        # The kind is for people who look into an entry: the name of its file, a hash, does not tell the kind.
         entry_with_kind = entry._replace(meta={**entry.meta, "kind": key.kind})
         sealed = seal(address, entry_with_kind, self.settings.cache_secret)
         writable = self.tiers().writable
@@ -130,7 +131,7 @@ class Cache:
         """
         Return the JSON values stored under *key*; on a miss, compute them with *compute* and store them.
 
-        Unlike `get_or_compute`, this counts no hits and misses, and does not wait for other threads.
+        Unlike `get_or_compute`, this counts no hits and misses, and waits for no other thread or process.
         """
         if not self.settings.cache:
             return compute()
@@ -265,7 +266,7 @@ def _open_directories(settings: Config) -> Tiers:
 
 
 class _Computing(threading.local):
-    """A context manager for `_computing`: `is_busy` is true for a thread that is in the `with` block."""
+    """The class of `_computing`: `is_busy` is true for a thread that is in a block `with _computing:`."""
 
     is_busy = False
 
