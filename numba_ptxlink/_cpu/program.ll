@@ -2,7 +2,7 @@
 ; of instructions call. In this file, "above" and "below" compare values, and "up" is toward positive infinity.
 
 declare void @ptxlink.record_fault(ptr, i64, i64, i64, i64) cold
-declare i1 @ptxlink.find_region(ptr, ptr, i64, i64, i64, i64, i1) cold
+declare i1 @ptxlink.find_region(ptr, ptr, i64, i64, i64, i1) cold
 declare i32 @ptxlink.check_step_limit(ptr, ptr, i64, i32) cold
 declare i32 @ptxlink.print(ptr, i64, i64)
 declare i64 @ptxlink.time()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from cuda_cxx import ptx
 from instructions import HEAD, Sample, bits_of, kernel
 
 from numba_ptxlink import _config
-from numba_ptxlink._cpu import machine_code
+from numba_ptxlink._cpu import machine_code, runtime
 from numba_ptxlink._cpu import run as run_module
 from numba_ptxlink._cpu.host import PtxKernel
 from numba_ptxlink._cpu.run import CpuProgram, Region
@@ -507,3 +508,16 @@ def test_halves_are_rounded_once(mode):
         beyond = np.abs(expected.astype(float)) > np.abs(doubles)
         expected = np.where(beyond, np.nextafter(expected, np.float16(0)), expected)
     assert (expected.view(np.uint16) == results).all()
+
+
+def test_programs_declare_functions_of_the_runtime_as_these_are_defined():
+    """The result type and the parameter types are the same in both files of LLVM IR."""
+    function = re.compile(r"^(declare|define) (\S+) @(ptxlink[\w.]+)\((.*?)\)", re.MULTILINE)
+    signatures = {
+        (keyword, name): (result, [parameter.split()[0] for parameter in parameters.split(", ") if parameter])
+        for file in ("program.ll", "runtime.ll")
+        for keyword, result, name, parameters in function.findall(runtime.read_ir(file))
+    }
+    declared = {name: types for (keyword, name), types in signatures.items() if keyword == "declare"}
+    defined = {name: types for (keyword, name), types in signatures.items() if keyword == "define"}
+    assert declared == {name: defined.get(name) for name in declared}
