@@ -1,4 +1,9 @@
-"""The activation of the plugin in one front end: decide when to apply its patches, and keep the reason."""
+"""
+Activate the plugin in a front end (one of Numba's compilers for CUDA): apply patches that replace its linker.
+
+Each decision is stored with its reason, for `numba_ptxlink.status()`. `_plugin` makes an `Activation` for
+each front end.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +27,22 @@ log = logging.getLogger("numba_ptxlink")
 
 
 class Switch:
-    """The switch of the plugin, for all front ends: the last call, or else the environment variable."""
+    """The switch of the plugin for all front ends: the last `enable()` or `disable()`, else NUMBA_PTXLINK."""
 
     enabled: bool | None = None
-    """Whether the last call was `enable()` and not `disable()`; None before any call."""
+    """True if `enable()` was called last, False if `disable()` was; None if neither was called yet."""
 
     def off_reason(self) -> str | None:
-        """Return why the plugin is switched off; None if it is switched on."""
+        """
+        Return why the plugin is switched off; None if it is switched on.
+
+        Raises:
+            ConfigError: An environment variable of this package has an unknown value.
+        """
         if self.enabled is False:
             return "disable() was called"
         if self.enabled is None:
+            # NUMBA_PTXLINK: "1" switches on, "0" off, "auto" on if the driver is older than the toolkit.
             mode = config().mode
             if mode == "0":
                 return f"NUMBA_PTXLINK={os.environ.get('NUMBA_PTXLINK', mode)}"
@@ -53,12 +64,13 @@ class Activation:
     inactive with a reason, and does not break `import numba.cuda`.
 
     Args:
-        name: The front end's name.
+        name: The front end's name, such as "numba-cuda".
 
     Attributes:
-        active: Whether the patches are applied, or will be as modules are imported.
+        active: Whether the decision is to patch. The patches of imported modules are applied then, and those
+            of other modules follow at their import.
         trigger: The event of the last decision, such as "import hook" or "enable()"; None before the first.
-        reported: The modules whose import the hook has reported.
+        reported: The modules that the import hook, `_numba_ptxlink_hook`, has passed to `after_import`.
         applied: The patches that are applied.
     """
 
@@ -66,7 +78,8 @@ class Activation:
         self.name = name
         self.active = False
         self.trigger: str | None = None
-        self._reason: str | None = None  # See `record_decision`.
+        # Set by `record_decision`; None before a decision, and while it waits for the front end's import.
+        self._reason: str | None = None
         self.reported: set[str] = set()
         self.applied: list[Patch] = []
         self._warned: set[str] = set()
@@ -83,7 +96,11 @@ class Activation:
         return frozenset((self.front_end.trigger_module, *(row.module for row in self.front_end.table())))
 
     def after_import(self, module: str) -> None:
-        """After *module*, one of `hooked_modules()`, has run: decide, or patch the module. Never raises."""
+        """
+        Decide after the import of the trigger module; patch any other of `hooked_modules()` if active.
+
+        The import hook calls this after the code of *module* has run. Never raises.
+        """
         self.reported.add(module)
         with self.during_import("import hook"):
             if module == self.front_end.trigger_module:
@@ -94,7 +111,7 @@ class Activation:
 
     @contextlib.contextmanager
     def during_import(self, trigger: str) -> Iterator[None]:
-        """Catch an error of a `with` block and warn that the plugin is inactive, so that imports go on."""
+        """Record an error of a `with` block as the reason of a decision, and warn, so that imports go on."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 - the import goes on after any error
@@ -102,8 +119,16 @@ class Activation:
             self._warn(error_reason(error))
 
     def decide(self, trigger: str) -> None:
-        """Activate if the plugin is switched on and supported: now, or once the front end is imported."""
-        config()  # Sets up logging.
+        """
+        Activate the plugin if it is switched on and supports the front end.
+
+        The patches are applied now, or when the front end is imported.
+
+        Raises:
+            ActivationError: The extension module is missing, or the front end lacks a patched attribute.
+            ConfigError: An environment variable of this package has an unknown value.
+        """
+        config()  # The first call sets up logging, which `record_decision` uses.
         if self.active:
             return
         switched_off = switch.off_reason()
@@ -114,7 +139,7 @@ class Activation:
             if self.is_imported() and not (switched_off or self.front_end.is_simulated()):
                 self._warn(refusal)
             return
-        # If another thread is still importing the module, the hook reports it later.
+        # The module may be absent, or another thread may still import it: the hook then reports it later.
         trigger_module = self.front_end.trigger_module
         if trigger_module not in self.reported and not _is_loaded(trigger_module):
             self._wait_for_import(trigger)
@@ -132,11 +157,11 @@ class Activation:
 
     def record_decision(self, trigger: str, reason: str | None) -> None:
         """
-        Store a decision, and log it if it is new.
+        Store a decision, and log it unless it equals the last one.
 
         Args:
-            trigger: The event that caused it.
-            reason: The reason; None if the decision waits for the import of the front end.
+            trigger: The event that caused the decision.
+            reason: Why the plugin is active or inactive; None if it waits for the import of the front end.
         """
         changed = (self.trigger, self._reason) != (trigger, reason)
         self.trigger, self._reason = trigger, reason
@@ -146,14 +171,15 @@ class Activation:
 
     @property
     def reason(self) -> str:
-        """The reason of the last decision; before the first decision, why the plugin is not active yet."""
+        """Why the plugin is active or inactive; if that is not decided yet, why not."""
         if self._reason is not None:
             remark = self.front_end.remark if self.active else ""
             return "; ".join(filter(None, (self._reason, remark)))
         try:
             package, is_imported = self.front_end.package, self.is_imported()
-            config()
+            config()  # A wrong environment variable is the reason that `except` returns.
             refusal = None
+            # An installed front end that is not imported yet is checked at its import.
             if is_imported or self.front_end.is_simulated() or not self.is_installed():
                 refusal = self.front_end.unsupported_reason()
         except Exception as error:  # noqa: BLE001 - status() reports it
@@ -182,6 +208,7 @@ class Activation:
         return f"{self.name} is installed and supported"
 
     def _wait_for_import(self, trigger: str) -> None:
+        # Without the hook, which an incomplete installation may lack, `reason` advises to call enable().
         with contextlib.suppress(ImportError):
             import _numba_ptxlink_hook
 
@@ -191,7 +218,8 @@ class Activation:
     def _activate(self) -> None:
         from numba_ptxlink import _native
 
-        # Do not load nvPTXCompiler here, which would delay programs whose kernels are cached.
+        # Only look for the extension module that contains nvPTXCompiler: loading it would delay programs
+        # whose kernels are all cached.
         cause = _native.not_loadable_reason()
         if cause is not None:
             raise ActivationError(f"{cause}.")
@@ -218,6 +246,7 @@ class Activation:
             yield
         except BaseException as error:
             self.deactivate()
+            # `patch` raises these for a missing class or attribute.
             if isinstance(error, (AttributeError, KeyError)):
                 raise ActivationError(
                     f"{self.name} lacks an attribute that the plugin patches ({type(error).__name__}: "
@@ -239,13 +268,13 @@ class Activation:
 
 
 def _is_loaded(name: str) -> bool:
-    """Return whether the import of the module *name* is complete; another thread may still import it."""
+    """Return whether the module *name* is imported, and no thread is still executing its code."""
     spec = getattr(sys.modules.get(name), "__spec__", None)
     return spec is not None and not getattr(spec, "_initializing", False)
 
 
 def error_reason(error: Exception) -> str:
-    """Return *error* as a reason with its cure, without a full stop."""
+    """Return the text of *error* as a reason, with the cure, without a full stop."""
     if isinstance(error, PtxlinkError):
         return str(error).removesuffix(".")
     return (
@@ -255,7 +284,11 @@ def error_reason(error: Exception) -> str:
 
 
 def compare_driver() -> tuple[bool, str]:
-    """Return whether the driver is older than the toolkit, and a sentence about it. Starts no driver."""
+    """
+    Return whether the driver is older than the toolkit, and a clause that says so. Starts no driver.
+
+    The comparison is false if there is no driver, or if the toolkit's version is unknown.
+    """
     from numba_ptxlink._arch import dotted
     from numba_ptxlink._tools import driver, nvrtc
 

@@ -1,12 +1,12 @@
 """
-The base class of front ends: Numba's compilers for CUDA, which share code, since one is a fork of the other.
+The base class of front ends: Numba's compilers for CUDA, numba-cuda and its fork numba-cuda-mlir.
 
-Each front end has a package here, such as `_numba_cuda`, with a module `front_end`, whose `FRONT_END` is a
-`FrontEnd`, and a module `compile` with a function `lower`. `registry` loads the packages by name. No other
-module names a front end's package, and no front end imports another.
+For each front end, this distribution has a package such as `numba_ptxlink._numba_cuda`. Its module
+`front_end` defines `FRONT_END`, an instance of `FrontEnd`; its module `compile` defines `lower`. `registry`
+loads the packages by name. No other module names a front end's package, and no front end imports another.
 
-An export calls `normalize` once for each signature. For each architecture, it calls `lower` for each
-function, and `compile_ir` for the LLVM IR of several functions.
+An export of Python functions calls `normalize` once for each signature. For each architecture, it calls
+`lower` for each function, and `compile_ir` for the LLVM IR of several functions.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from .lowered import LoweredFunction
     from .patch import Patch
 
-# Final, post and local versions (PEP 440), such as "0.30.4.post1+cu13". Pre-releases are rejected, since
-# private functions may still change.
+# Final, post and local versions (PEP 440), such as "0.30.4.post1+cu13"; the groups are its first three
+# numbers. Pre-releases do not match: the private functions that the plugin patches may still change.
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:\.\d+)*(?:\.post\d+)?(?:\+[\w.]+)?")
 
 Version = tuple[int, ...]
@@ -54,7 +54,7 @@ class Releases:
         match = _VERSION.fullmatch(version)
         if match is None:
             return False
-        # The third number is None in "0.30".
+        # In "0.30" the third group is None, and counts as 0.
         return self.first <= tuple(int(number or 0) for number in match.groups()) < self.below
 
     def __str__(self) -> str:
@@ -70,11 +70,11 @@ class FrontEnd(ABC):
     """
     Base class of Numba's compilers for CUDA.
 
-    Creating a front end and reading its attributes imports nothing of the compiler, since that happens at
-    each start of a program that uses it. Methods import the modules that they need.
+    To create a front end and to read its attributes imports nothing of the compiler, so that programs which
+    import `numba_ptxlink` start quickly. Methods import the modules that they need.
 
     Args:
-        core_package: The package that has the modules `types`, `core`, `np` and `cudadrv`.
+        core_package: The compiler's package that has the modules `types`, `core`, `np` and `cudadrv`.
         supported: The supported releases.
     """
 
@@ -82,10 +82,10 @@ class FrontEnd(ABC):
     """The name for users, the name of the distribution: "numba-cuda"."""
 
     module: str
-    """The module that exists if it is installed: "numba_cuda"."""
+    """The module that exists only if the front end is installed: "numba_cuda"."""
 
     root: str
-    """The outermost package of its modules, types and dispatchers: "numba"."""
+    """The outermost package of the modules that define its types, dispatchers and functions: "numba"."""
 
     package: str
     """The package whose modules are patched, which the import hook lists: "numba.cuda"."""
@@ -94,97 +94,109 @@ class FrontEnd(ABC):
     """The distributions whose versions determine the code: its own, and those that it compiles with."""
 
     remark = ""
-    """The remark of `status()` on a release that this package was not tested with; "" for others."""
+    """The remark of `status()` if the plugin was not tested with the installed release; else ""."""
 
     def __init__(self, core_package: str, supported: Releases) -> None:
         self.core_package = core_package
         self.supported = supported
-        # The module of *package* whose import decides whether the plugin becomes active.
+        # The plugin decides whether to become active when this module of `package` is imported.
         self.trigger_module = f"{core_package}.cudadrv.driver"
 
     @property
     @abstractmethod
     def extra(self) -> str:
-        """The extra of numba-ptxlink, or extras with commas, that install it with its tools: "cu13"."""
+        """The extras of numba-ptxlink, with commas, that install the front end and its tools: "cu13"."""
 
-    # Activation: these methods do not import the compiler, and do not raise.
+    # Activation: these methods do not import the compiler, and do not raise exceptions.
 
     @abstractmethod
     def unsupported_reason(self) -> str | None:
         """
-        Return why the front end cannot be used, with the cure, without a full stop; None if it can.
+        Return why the front end cannot be used, such as its release; None if it can be used.
 
-        For example, it is not installed, its release is not supported, or it is a simulator. `doctor` looks
-        for the words "is not installed" and "is not supported".
+        The text is "reason; cure" without a full stop: `doctor` splits it at the last semicolon.
         """
 
     def is_simulated(self) -> bool:
-        """Return whether the front end is a simulator, or will be once imported; then nobody is warned."""
+        """
+        Return whether the front end is a simulator of CUDA, or will be one if it is imported now.
+
+        A simulator links nothing, so that nobody is warned that the plugin is inactive.
+        """
         return False
 
     def table(self) -> tuple[Patch, ...]:
         """
         Return the patches of the plugin.
 
-        Importing them imports nothing of the compiler, which may be in the middle of its own import.
+        Nothing of the compiler is imported, since the caller may run in the middle of the compiler's import.
         """
         patches: tuple[Patch, ...] = self.package_module("patches").TABLE
         return patches
 
     def block_compilation(self) -> AbstractContextManager[Any]:
         """Return a context manager that waits for compilations of other threads, and blocks new ones."""
-        return self._lock() or contextlib.nullcontext()
+        return self._compiler_lock() or contextlib.nullcontext()
 
     def free_compiler_lock(self) -> None:
         """Release the compiler's locks in a forked child, which lacks the threads that held them."""
-        lock = self._lock()
-        # The lock consists of Numba's lock and the front end's; without Numba, it is a single lock.
-        for numba_lock in (getattr(lock, "_numba_lock", None), getattr(lock, "_cuda_lock", lock)):
-            rlock = getattr(numba_lock, "_lock", None)
+        compiler_lock = self._compiler_lock()
+        # The compiler's lock consists of Numba's lock and its own; without Numba, it is a single lock.
+        for part in (
+            getattr(compiler_lock, "_numba_lock", None),
+            getattr(compiler_lock, "_cuda_lock", compiler_lock),
+        ):
+            rlock = getattr(part, "_lock", None)
+            # A lock that the forking thread held is still held: this thread releases it itself.
             if rlock is not None and not rlock._is_owned():  # noqa: SLF001 - as `threading.Condition` does
                 rlock._at_fork_reinit()  # noqa: SLF001 - as `threading` does
 
-    def _lock(self) -> Any:
+    def _compiler_lock(self) -> Any:
+        """Return the lock that the compiler holds while it compiles; None if it is not imported."""
         module = sys.modules.get(f"{self.core_package}.core.compiler_lock")
         return getattr(module, "global_compiler_lock", None)
 
     def package_module(self, name: str) -> Any:
-        """Return the module *name* of this package's code for the front end. May import the compiler."""
+        """Return the module *name* of the package that defines this front end. May import the compiler."""
         return importlib.import_module(f"{type(self).__module__.rpartition('.')[0]}.{name}")
 
     # Types and signatures.
 
     def _compiler_module(self, name: str) -> Any:
+        """Return the module *name* of the compiler, which is imported for that."""
         return importlib.import_module(f"{self.core_package}.{name}")
 
     @property
     def types(self) -> Any:
-        """The compiler's module of types: `Type`, `Integer`, `Record`, `Array`, `unliteral`, `voidptr`..."""
+        """The compiler's module `types`, with `Type`, `Integer`, `Record`, `Array` and so on."""
         return self._compiler_module("types")
 
     @abstractmethod
     def vector_types(self) -> Mapping[str, Any]:
-        """Return CUDA's vector types by their names in signatures: "float32x4" and "float4"."""
+        """Return CUDA's vector types by the names that signatures use: "float32x4" and its alias "float4"."""
 
     @abstractmethod
     def vector_elements(self, ty: Any) -> tuple[Any, int] | None:
         """Return the type and number of elements of a vector type; None for any other type."""
 
     def vector_type_of(self, value: type) -> Any | None:  # noqa: ARG002 - see below
-        """Return the vector type of a class such as `cuda.float32x4`; None for any other class."""
-        # For compilers whose `cuda.float32x4` is the vector type itself.
+        """
+        Return the vector type that a class such as `cuda.float32x4` stands for; None for any other class.
+
+        For front ends without such classes: their `cuda.float32x4` is the vector type itself.
+        """
         return None
 
     def from_dtype(self, dtype: Any) -> Any:
-        """Return the type of a NumPy dtype. Raises the compiler's exceptions."""
+        """Return the Numba type of a NumPy dtype. Raises the compiler's exceptions."""
         return self._compiler_module("np.numpy_support").from_dtype(dtype)
 
     def normalize(self, signature: Any) -> tuple[tuple[Any, ...], Any]:
         """
-        Return the types of parameters and result; None for a result that is to be inferred.
+        Return the types of the parameters, and the type of the result; None if that is to be inferred.
 
         Args:
-            signature: A signature object, a tuple of types, or a string without names of its module.
+            signature: A signature object, a tuple of types, or a string that names only Numba's types.
 
         Raises:
             Exception: *signature* is invalid. The caller adds the function and the cure.
@@ -200,11 +212,13 @@ class FrontEnd(ABC):
         """
         Compile *function* to LLVM IR in NVVM's dialect, with a wrapper that has the C ABI.
 
-        The wrapper has nvcc's prototype in PTX, converts arguments from C, handles errors, and converts the
-        result to C. The wrapper of a kernel is an entry with launch bounds. Needs no driver.
+        The wrapper has the prototype that nvcc would give the function in PTX. The wrapper converts arguments
+        from C, handles errors, and converts the result to C. The wrapper of a kernel is an entry (`.entry`)
+        with launch bounds. Needs no driver.
 
         Args:
-            function: The Python function, which may call marked functions, and itself by its mark.
+            function: The Python function. It may call functions that are marked with `@udf`, and call itself
+                by its global name, which means the marked function.
             args: The types of its parameters.
             result: The type of its result, None to infer it; void for a kernel.
             arguments: The other arguments of `lower` in the front end's module `compile`:
@@ -216,12 +230,12 @@ class FrontEnd(ABC):
                 launch_bounds, for a kernel, as `@kernel` takes them.
 
         Raises:
-            Exception: Before *declare* is called, the compiler refused the function. The message becomes the
-                reason in an ExportError that names function and line.
+            Exception: The compiler refused the function; *declare* was not called. The caller adds the
+                function and its line.
             PtxlinkError: A type has no counterpart in C, a link file cannot be read, or the compiler lacks a
-                feature that the wrapper needs; with the cure.
+                feature that the wrapper needs. The message names the cure.
         """
-        # Importing the module `compile` imports the compiler.
+        # The import of the module `compile` imports the compiler.
         lowered: LoweredFunction = self.package_module("compile").lower(function, args, result, **arguments)
         return lowered
 
@@ -237,8 +251,8 @@ class FrontEnd(ABC):
         """
         Compile modules of lowered functions to PTX, or to LTO-IR if *lto* is set.
 
-        The result may come from the cache. Needs no driver. *older_nvvm*, if passed, compiles LTO-IR in place
-        of this environment's libNVVM.
+        The result may come from the cache. Needs no driver. *older_nvvm*, if passed, compiles in place of
+        this environment's libNVVM: linkers of an older CUDA release do not read newer LTO-IR.
 
         Raises:
             ExportError: libNVVM refused the modules.
@@ -247,7 +261,7 @@ class FrontEnd(ABC):
         from numba_ptxlink._tools import nvvm
         from numba_ptxlink._tools.options import NVVM
 
-        flags = [f"-arch={arch.compute}", *options.to_flags(NVVM), *["-gen-lto"] * lto]
+        flags = [f"-arch={arch.compute}", *options.to_flags(NVVM), *(["-gen-lto"] if lto else [])]
         if older_nvvm is not None:
             return older_nvvm.compile_ir(modules, flags)
         return nvvm.compile_ir(modules, flags, self._compiler_module("cudadrv.nvvm").LibDevice().get())
@@ -261,5 +275,9 @@ class FrontEnd(ABC):
         """
 
     def call_attributes(self, dispatcher: Any) -> Mapping[str, Any]:  # noqa: ARG002 - the type may suffice
-        """Return other attributes that let the compiler treat calls of an object as calls of *dispatcher*."""
+        """
+        Return attributes, by name, that an object needs so that calls of it are compiled as of *dispatcher*.
+
+        The attribute `_numba_type_`, which each front end requires, is not among them.
+        """
         return {}

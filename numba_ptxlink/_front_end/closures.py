@@ -1,4 +1,4 @@
-"""Check calls of functions that are defined within the compiled function."""
+"""Check the calls of closures: functions that are defined within the compiled function."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ if TYPE_CHECKING:
 
 def check_closure(call: Any, callee: Any, loc: Any, args: Sequence[Any]) -> None:
     """
-    Refuse a call of a closure that has keyword arguments, or that leaves parameters to their defaults.
+    Refuse a call of a closure that has keyword arguments, or leaves only some parameters to their defaults.
 
-    The compilers match arguments and defaults only by position, so that such a call would silently pass other
-    values.
+    The compilers ignore keyword arguments, and append all defaults to the arguments of the call. With
+    `def f(x, y=1, z=2)`, the call `f(5, 6)` passes 5, 6, 1 and 2, so that z would be 1 without an error.
 
     Args:
         call: The expression in Numba IR.
-        callee: The called function.
+        callee: The called function: for a closure, an expression in Numba IR; else a Python function.
         loc: The location of the call.
-        args: The arguments that the compiler passes to the closure.
+        args: The arguments of the call, with the defaults that the compiler has appended.
 
     Raises:
-        ExportError: The call has keyword arguments, or lacks arguments. Names its line.
+        ExportError: The closure would get other values than in Python. The message names the line.
     """
+    # Only the expression of a closure has this attribute.
     code = getattr(callee, "code", None)
     if call.op != "call" or code is None:
         return

@@ -1,8 +1,8 @@
 """
-Add options, link files, settings and tools to the keys by which a front end keeps kernels on disk.
+Extend the keys of a front end's disk cache of kernels by options, link files, settings and tools.
 
-A kernel is looked up before it is compiled, and stored afterwards, but only if its key describes all files
-that it linked, and if none of these files was written to in between.
+A kernel is looked up before it is compiled, and stored afterwards: only if its key describes all files that
+it has linked, and if none of these files was written to since the look-up.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class _LinkItem(NamedTuple):
 
     Args:
         description: Its name, and the digest of its content and of the headers that it includes.
-        versions: For each of these files, the tuple of `includes.version`; changed by every write.
+        versions: The results of `includes.version` for the file and the headers, which differ after each
+            write. Empty for code in memory without headers.
     """
 
     description: str
@@ -48,9 +49,9 @@ class _LookUp(NamedTuple):
     A look-up of a kernel.
 
     Args:
-        link: The files that the decorator links.
-        source_options: As for `look_up`.
-        items: The state of each file at the look-up.
+        link: The files of the decorator's `link=`.
+        source_options: The argument of `look_up`.
+        items: The state of each file in *link* at the look-up.
         digest: The digest of the parts that the front end's own key lacks.
     """
 
@@ -61,7 +62,7 @@ class _LookUp(NamedTuple):
 
 
 class _LookUps(threading.local):
-    """The last look-up of a thread in each cache; the same thread then compiles and stores the kernel."""
+    """The last look-up of this thread in each cache; the thread that looks up also compiles and stores."""
 
     def __init__(self) -> None:
         self.by_cache: WeakKeyDictionary[Any, _LookUp] = WeakKeyDictionary()
@@ -74,21 +75,23 @@ def look_up(
     cache: Any, options: Mapping[str, Any] | None, link: Sequence[Any], source_options: Callable[..., Any]
 ) -> None:
     """
-    Record what the next kernel of *cache* depends on, for `extend_key` and `describes_kernel`.
+    Record the inputs of the next kernel of *cache*, for `extend_key` and `describes_kernel`.
+
+    If an input is unknown, nothing is recorded, and `describes_kernel` keeps the kernel from being stored.
 
     Args:
         cache: The front end's cache of the kernels of one function.
-        options: The decorator's options without the link files; None if they are unknown.
-        link: The files that the decorator links.
-        source_options: Called with `folder`, the folder of a CUDA C++ file, or None for code in memory;
-            returns the options for the file.
+        options: The decorator's options without `link=`; None if they are unknown.
+        link: The files of the decorator's `link=`.
+        source_options: Returns the options to compile a CUDA C++ file with. The argument `folder` is the
+            file's folder, or None for code in memory.
     """
     _look_ups.by_cache.pop(cache, None)
     if options is None:
         return
     try:
         items = [_link_item(link_file, source_options) for link_file in link]
-        # No compiled code depends on the settings of the cache and of the log.
+        # Leave out the settings of the cache and of the log, on which no compiled code depends.
         settings = {
             name: value for name, value in config()._asdict().items() if not name.startswith(("cache", "log"))
         }
@@ -96,7 +99,7 @@ def look_up(
             "package": package_version(),
             "config": [f"{name}={value!r}" for name, value in settings.items()],
             "tools": [*nvptxcompiler.identity(), *map(find.library_build_id, ("nvvm", "nvJitLink", "nvrtc"))],
-            # The CPU device loads PTX, a GPU loads cubins.
+            # The CPU device stores PTX, a GPU cubins.
             "device": str(device.is_active()),
             "options": [f"{name}={_option_text(options[name])}" for name in sorted(options)],
             "files": [item.description for item in items],
@@ -110,7 +113,7 @@ def look_up(
 def extend_key(key: tuple[Any, ...], cache: Any) -> tuple[Any, ...]:
     """Return a front end's *key* of a kernel in *cache*, extended by the digest of its look-up."""
     lookup = _look_ups.by_cache.get(cache)
-    # Without a look-up, the key contains None; `describes_kernel` then refuses to store the kernel.
+    # Without a look-up, the key contains None, and no kernel is stored under it: see `describes_kernel`.
     return (*key, ("numba-ptxlink", lookup and lookup.digest))
 
 
@@ -120,15 +123,16 @@ def describes_kernel(cache: Any, linked: Iterable[Any]) -> bool:
 
     Args:
         cache: The front end's cache of the kernels of one function.
-        linked: The files that the kernel has linked: paths, and `LinkableCode` of the front end.
+        linked: The files that the kernel has linked: paths, or objects of the front end's class
+            `LinkableCode`, which contain code.
     """
     lookup = _look_ups.by_cache.get(cache)
     if lookup is None:
         return False
     for item in linked:
         callbacks = (getattr(item, f"{name}_callback", None) for name in ("setup", "teardown"))
-        # A later process knows the decorator's files, but not those that called functions link. Callbacks are
-        # functions of this process, which cannot be stored.
+        # The key has the decorator's files, but not those that called functions link. Callbacks are Python
+        # functions, which cannot be stored with the kernel.
         if item not in lookup.link or any(callbacks):
             log.info(
                 "cache: a kernel is not kept: %s is not in link= of its decorator, or has callbacks", item
@@ -152,8 +156,9 @@ def _option_text(value: Any) -> str:
     Raises:
         ValueError: Another process would have another text.
     """
+    # Sort sets: their order differs from process to process.
     text = repr(sorted(value) if isinstance(value, (set, frozenset)) else value)
-    # For example "<object at 0x7f12>": another process may have another object at this address.
+    # The text "<object at 0x7f12>", for example, contains an address of this process.
     if " at 0x" in text:
         raise ValueError(f"an option has no stable text: {text}")
     return text
@@ -169,7 +174,7 @@ def _link_item(item: Any, source_options: Callable[..., Any]) -> _LinkItem:
     """
     if isinstance(item, (str, os.PathLike)):
         path = Path(item)
-        # A symbolic link changes by another target (lstat), and by a change of the target's content (stat).
+        # A symbolic link may get another target (lstat), and the target another content (stat).
         versions = tuple(map(includes.version, (path.lstat(), path.stat())))
         # Line information contains the path.
         name, is_source, folder = str(path.absolute()), path.suffix == ".cu", path.parent
@@ -180,7 +185,8 @@ def _link_item(item: Any, source_options: Callable[..., Any]) -> _LinkItem:
         content = item.data.encode() if isinstance(item.data, str) else bytes(item.data)
     digest = hashlib.sha256(content)
     if is_source:
-        # NVRTC receives the file's name without its directory, so the working directory is searched first.
+        # NVRTC gets the file's name without its directory, and so searches headers first in the working
+        # directory, `Path()`.
         included = includes.find_includes(content, Path(), source_options(folder=folder).include_dirs)
         if included.key is None:
             raise ValueError(f"the headers that {name} includes are unknown")

@@ -1,7 +1,8 @@
 """
 The result of `FrontEnd.lower`: a function in LLVM IR, with its declaration in C, callees and link files.
 
-All of it is independent of the front end, so that exports handle the functions of any front end alike.
+Nothing in it depends on the front end, so that exports handle the functions of all front ends in the same
+way.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class LinkFile:
 
     Args:
         name: The name for messages.
-        kind: The kind, one of `_formats.kinds`.
+        kind: The kind of code, a key of `_formats.kinds.KINDS`, such as "cu" or "ptx".
         content: The bytes.
         path: The absolute path; None for code in memory.
     """
@@ -43,14 +44,15 @@ class LoweredFunction:
     Args:
         declaration: The declaration of its wrapper for a C header.
         abi: The options that the wrapper was generated with.
-        modules: The NVVM IR of the wrapper and its callees, callers first. Names depend only on a module's
-            content: all functions but the wrapper are internal or named by a digest, so that neither the
-            process nor functions that it has compiled before make a difference.
-        links: The files that it links, without the compiler's memory manager.
+        modules: The LLVM IR of the wrapper and of its callees, callers first, in NVVM's dialect. All
+            functions but the wrapper are internal or named by a digest of their module, so that the text is
+            the same in each process, whatever the process has compiled before.
+        links: The files that it links. Numba's memory manager is left out: an export does not contain it, and
+            refuses functions that need it.
         calls: The functions of `cuda.declare_device` that it may call, as pairs of symbol and C signature.
             The signature is None if C lacks one of the types.
-        raises: The source lines where it or a callee may raise, as "file.py:line", its own first. Lines that
-            never raise, as the compiler can prove, may be missing.
+        raises: The source lines where it or a callee may raise, as "file.py:line", its own first. A `raise`
+            that the compiler has proved unreachable may be missing.
     """
 
     declaration: CFunction
@@ -67,7 +69,7 @@ class LoweredFunction:
 
     @property
     def title(self) -> str:
-        """The name for messages: "name (file.py:line)"."""
+        """The name for messages: "symbol (file.py:line)"."""
         return f"{self.signature.name} ({self.declaration.source})"
 
     @property
@@ -77,7 +79,7 @@ class LoweredFunction:
 
 
 class Declare(Protocol):
-    """Creates the declaration of a C function, after the compiler has inferred the types."""
+    """A function that the front end calls once it has inferred the types, to get the C declaration."""
 
     def __call__(self, args: tuple[Any, ...], result: Any, /, *, raises: bool) -> CFunction:
         """

@@ -1,8 +1,8 @@
 """
 Run libNVVM for the front ends' compilers, and keep the results in the cache.
 
-Some options alter the code of libNVVM's later calls in the process, so calls with these options run in a
-child process.
+After a call with some options, such as "-opt=0", libNVVM would generate other code in later calls of the
+process. Calls with these options run in a child process: see `_tools.nvvm.run`.
 """
 
 from __future__ import annotations
@@ -22,21 +22,23 @@ _BITCODE_MAGIC = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 
 class _CompilationUnit:
     """
-    A mixin for a compiler's class that adds, verifies and compiles modules by libNVVM; replaces its methods.
+    A mixin for the class `CompilationUnit` of a compiler, whose methods each call libNVVM.
 
-    The steps are recorded, and run only if the cache has no result. `compilation_unit` sets the attributes
-    that begin with an underscore.
+    Here, the methods only record their steps; `compile` runs them if the cache has no result.
+    `compilation_unit` sets the class attributes that begin with an underscore.
     """
 
     options: list[bytes]
     """libNVVM's options, which the compiler's own constructor sets."""
     _fail: Callable[[str, int], None]
+    """Raises the compiler's error for a failed step and libNVVM's status."""
     _normalize: Callable[[str], str]
+    """Returns a module's text for the key of the cache; see `compilation_unit`."""
     _errors_module: str
     """The name of the compiler's module that has the class `NvvmWarning`."""
 
     def __init__(self, options: Any) -> None:
-        # Name, content and use of each module, as for `child.nvvm`.
+        # The inputs of `_tools.child.nvvm`: name, content and use of each module; the names stay empty.
         self._steps: list[tuple[str, bytes, str]] = []
         self._log = ""
         super().__init__(options)  # type: ignore[call-arg]
@@ -76,7 +78,7 @@ class _CompilationUnit:
             "tool": ("NVVM", find.library_build_id("nvvm")),
             "flags": options,
             "steps": [use for _, _, use in self._steps],
-            # Bitcode and libraries are no text with names that depend on the process.
+            # Bitcode, and libraries such as libdevice ("lazy"), are the same in each process as they are.
             "code": [
                 self._normalize(code.decode())
                 if use == "whole" and not code.startswith(_BITCODE_MAGIC)
@@ -94,14 +96,13 @@ def compilation_unit(
     original: Any, fail: Callable[[Any, str, int], None], normalize: Callable[[str], str] = str
 ) -> Any:
     """
-    Return the compiler's class for one call of libNVVM, with results kept in the cache.
-
-    A call that would alter the code of later calls in this process is made in a child process.
+    Return a subclass of the compiler's class `CompilationUnit` whose results are kept in the cache.
 
     Args:
         original: The compiler's own class.
-        fail: Raises the compiler's error, given an instance, the failed step, and libNVVM's status.
-        normalize: Returns a text that is equal for modules that libNVVM compiles to the same code.
+        fail: A method that raises the compiler's error, given the failed step and libNVVM's status.
+        normalize: Returns a text for the key of the cache, without names that depend on the process: if it is
+            equal for two modules, libNVVM compiles both to equivalent code.
     """
     members = {
         "_fail": fail,

@@ -1,7 +1,8 @@
 """
-Patches: attributes of a front end and their replacements, which are applied and undone by reference count.
+Patches of a front end's compiler: attributes of its modules and classes, and their replacements.
 
-`Context` passes values from outer patched functions to inner ones, through code of the compiler.
+A patch that is applied twice has to be undone twice. `Context` passes values from a patched function to other
+patched functions that it calls indirectly, through code of the compiler.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Wrap = Callable[[Any], Any]
-"""A function that creates the replacement of an attribute, given the original."""
+"""A function that returns the replacement of an attribute; the argument is the original value."""
 T = TypeVar("T", bound=NamedTuple)
 F = TypeVar("F", bound=Callable[..., Any])
 
 PURPOSES = ("linker", "driverless", "C ABI", "first kernel", "cache", "CPU device")
-"""The purposes of patches, as the documentation shows them."""
+"""The values of `Patch.purpose`, which the documentation shows."""
 
 
 class Patch(NamedTuple):
@@ -34,13 +35,14 @@ class Patch(NamedTuple):
     An attribute of a front end and its replacement.
 
     Args:
-        module: The module that defines it.
-        path: The dotted path inside the module.
-        wrap: Creates the replacement, given the original. Must not import modules of the front end, since
-            another thread that imports them may wait for a lock of *wrap*'s caller. The replacement may.
-        reason: The reason, in one line, which the documentation shows.
-        importers: A package such as "numba.cuda": its modules that have imported the original by its name
-            get the replacement, too. "" for none.
+        module: The module that defines the attribute.
+        path: The dotted path of the attribute in the module, such as "Linker.link".
+        wrap: Returns the replacement; the argument is the original. Must not import modules of the front end:
+            another thread that imports them may wait for a lock that `apply` holds. The replacement may.
+        reason: The reason for the patch, in one line, which the documentation shows.
+        importers: A package, such as "numba.cuda": in all its modules that have imported the original by
+            `from ... import`, the name is bound to the replacement, too. "" if the attribute alone is
+            replaced.
         purpose: A member of `PURPOSES`.
     """
 
@@ -53,7 +55,7 @@ class Patch(NamedTuple):
 
     @property
     def target(self) -> str:
-        """The attribute as "module:path"."""
+        """The text "module:path", which identifies the attribute."""
         return f"{self.module}:{self.path}"
 
     def owner(self) -> Any:
@@ -65,13 +67,13 @@ class Patch(NamedTuple):
 
     @property
     def attribute(self) -> str:
-        """The last part of the path."""
+        """The name of the attribute in its module or class: the last part of the path."""
         return self.path.rpartition(".")[2]
 
 
 class PatchTable(list[Patch]):
     """
-    Patches of one purpose, which decorators add; the docstring of the decorated function is the reason.
+    Patches of one purpose. Its decorators add them; the docstring of a decorated function is the reason.
 
     Args:
         purpose: A member of `PURPOSES`.
@@ -82,7 +84,7 @@ class PatchTable(list[Patch]):
         self.purpose = purpose
 
     def replace(self, module: str, path: str, *, importers: str = "") -> Callable[[Wrap], Wrap]:
-        """Return a decorator for a function that creates the replacement; see `Patch.wrap`."""
+        """Return a decorator for a function that returns the replacement; see `Patch` for the arguments."""
 
         def decorate(wrap: Wrap) -> Wrap:
             reason = " ".join((wrap.__doc__ or "").split())
@@ -92,7 +94,11 @@ class PatchTable(list[Patch]):
         return decorate
 
     def around(self, module: str, path: str, *, importers: str = "") -> Callable[[F], F]:
-        """Return a decorator for a replacement whose first argument is the original function."""
+        """
+        Return a decorator for a function that replaces the original, and may call it.
+
+        Its first argument is the original function; the others are those of the call.
+        """
 
         def decorate(function: F) -> F:
             @functools.wraps(function)
@@ -110,7 +116,12 @@ class PatchTable(list[Patch]):
 
 
 class _Applied:
-    """The original of an applied patch, and the number of calls of `apply` without `undo`, its `uses`."""
+    """
+    The original value of a patched attribute.
+
+    Attributes:
+        uses: The number of calls of `apply` minus that of `undo`.
+    """
 
     def __init__(self, original: Any) -> None:
         self.original = original
@@ -124,7 +135,7 @@ _lock = Lock()
 def apply(patch: Patch) -> None:
     """Replace the attribute, unless it is replaced already; each call needs an `undo`."""
     key = patch.target
-    # Outside of the lock: importing the module may apply the patch, in this thread or another.
+    # Outside of the lock: `owner` may import the module, and that import may apply patches, in any thread.
     owner = patch.owner()
     with _lock.held:
         if key in _applied:
@@ -165,7 +176,7 @@ def applied(patches: tuple[Patch, ...]) -> Iterator[None]:
 
 
 def _bind_everywhere(old: Any, new: Any, patch: Patch) -> None:
-    """Replace *old* by *new* in all modules of the package that have it under the attribute's name."""
+    """Replace *old* by *new* in all modules of `patch.importers` that have it under the attribute's name."""
     package, attribute = patch.importers, patch.attribute
     for name, module in list(sys.modules.items()):
         if (
@@ -178,11 +189,11 @@ def _bind_everywhere(old: Any, new: Any, patch: Patch) -> None:
 
 class Context(Generic[T]):
     """
-    Values of a thread, which `with` blocks override.
+    Named values that hold in this thread for the length of a `with` block.
 
     Args:
-        name: The variable's name in debuggers.
-        default: The values outside of any block.
+        name: The name of the context variable, which only debuggers show.
+        default: The values outside of any block, as a named tuple.
     """
 
     def __init__(self, name: str, default: T) -> None:

@@ -1,4 +1,4 @@
-"""The front ends by name, each loaded on first use; and the front end that a value belongs to."""
+"""Find front ends, Numba's compilers for CUDA: by name, each loaded on first use, or by a value of theirs."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ def front_ends() -> tuple[FrontEnd, ...]:
 
 
 def loaded_front_ends() -> tuple[FrontEnd, ...]:
-    """Return the front ends whose modules in this package are imported. Imports nothing."""
+    """Return the front ends whose code in this package has been imported. Imports nothing."""
     modules = (sys.modules.get(_module_name(name)) for name in FRONT_ENDS)
     return tuple(filter(None, (getattr(module, "FRONT_END", None) for module in modules)))
 
 
 def _module_name(name: str) -> str:
-    # To add a front end, add a package with this name, and an entry in FRONT_ENDS.
+    """Return the module that defines a front end, such as "numba_ptxlink._numba_cuda.front_end"."""
     return f"numba_ptxlink._{name.replace('-', '_')}.front_end"
 
 
 def is_installed(front_end: FrontEnd) -> bool:
     """Return whether the compiler of *front_end* is installed. Does not import it."""
     spec = importlib.util.find_spec(front_end.module)
-    # A mere folder of that name on sys.path has a specification, too, but no origin.
+    # A folder of that name on sys.path that is no package has a specification, too, but no origin.
     return spec is not None and spec.origin is not None
 
 
@@ -83,15 +83,16 @@ def require(front_end: FrontEnd) -> FrontEnd:
 
 def owner(value: Any) -> FrontEnd | None:
     """
-    Return the front end that *value* belongs to, None if it belongs to none.
+    Return the front end that *value* belongs to; None if it belongs to none.
 
-    Values of a front end are its types, signatures, dispatchers, modules, classes and functions.
+    Types, signatures, dispatchers, modules, classes and functions belong to the front end that defines them.
     """
     if isinstance(value, ModuleType):
         modules = {value.__name__}
     elif isinstance(value, (type, FunctionType, BuiltinFunctionType)):
         modules = {str(value.__module__)}
     else:
+        # The class of an instance may be the program's own, and derive from a class of the front end.
         modules = {str(cls.__module__) for cls in type(value).__mro__}
     return next(filter(None, map(of_module, modules)), None)
 

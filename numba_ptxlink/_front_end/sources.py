@@ -1,4 +1,8 @@
-"""Digests of the functions that this package patches and calls in a front end, to compare releases."""
+"""
+Compute digests of the source of functions in a front end's compiler, without importing it.
+
+If the functions that the plugin patches and calls have equal digests in two releases, both are supported.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,11 @@ if TYPE_CHECKING:
 
 
 def site_folder(front_end: FrontEnd) -> Path:
-    """Return the folder that contains the package of *front_end*, which is installed. Imports nothing."""
+    """
+    Return the folder in which the modules of *front_end*, which is installed, are found. Imports nothing.
+
+    numba-cuda-mlir has `numba_cuda_mlir` in site-packages, numba-cuda has `numba/cuda` in its own package.
+    """
     spec = importlib.util.find_spec(front_end.module)
     package = Path(str(spec and spec.origin)).parent
     return package.parent if front_end.module == front_end.root else package
@@ -23,13 +31,13 @@ def site_folder(front_end: FrontEnd) -> Path:
 
 def digest(target: str, site: Path) -> str:
     """
-    Return a digest of a definition's source, found without an import.
+    Return a digest of the source of a function or class.
 
-    The result is "" if the definition is missing, and the defining module's name if the module merely imports
-    the definition from another package.
+    An import of the name is followed, unless it leads to another folder: then the result is the name of the
+    module that is imported from. If the definition is missing, the result is "".
 
     Args:
-        target: A function or class, such as "package.module:Class.method".
+        target: The function or class, such as "package.module:Class.method".
         site: The folder that contains the package.
     """
     module, _, path = target.partition(":")
@@ -37,17 +45,20 @@ def digest(target: str, site: Path) -> str:
     try:
         lines, definitions = _parse(site.joinpath(*module.split(".")))
         node = definitions[outer_name]
-        # The module imports the name: follow the import to a module *outer_name*, or to its definition.
+        # Follow `from source import name`, where *name* is a module or a definition. In `from .b import c` of
+        # the module p.a, the level is 1, and the source p.b.
         if isinstance(node, ast.ImportFrom):
             package = module.split(".")[: -node.level] if node.level else []
-            defining_module = ".".join([*package, *filter(None, [node.module])])
-            submodule = f"{defining_module}.{outer_name}"
-            member_digest = digest(f"{submodule}:{'.'.join(inner_names)}", site) if inner_names else ""
-            return member_digest or digest(f"{defining_module}:{path}", site) or defining_module
+            source = ".".join([*package, *filter(None, [node.module])])
+            digest_in_module = ""
+            if inner_names:
+                digest_in_module = digest(f"{source}.{outer_name}:{'.'.join(inner_names)}", site)
+            return digest_in_module or digest(f"{source}:{path}", site) or source
         for name in inner_names:
             node = next(statement for statement in node.body if getattr(statement, "name", None) == name)
     except (OSError, SyntaxError, KeyError, StopIteration):
         return ""
+    # A definition's own line number is that of `def` or `class`, which decorators precede.
     start = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
     text = textwrap.dedent("\n".join(lines[start - 1 : node.end_lineno]) + "\n")
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -60,7 +71,8 @@ def _parse(path: Path) -> tuple[list[str], dict[str, Any]]:
     text = file.read_text()
     tree = ast.parse(text)
     definitions: dict[str, Any] = {}
-    # Definitions at the top level come last, so that they take precedence over nested ones.
+    # `walk` also yields definitions inside of `if`, `try` and functions. Those of the top level follow, and
+    # replace nested ones of the same name.
     for node in (*ast.walk(tree), *tree.body):
         if isinstance(node, ast.ImportFrom):
             definitions |= {alias.asname or alias.name: node for alias in node.names}

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _NO_TRY = "numba-cuda has neither `try` nor `with`; test for the error before it occurs"
-# Features that numba-cuda lacks, with the cure, by a text that its exceptions contain.
+# The keys occur in numba-cuda's exceptions; the values say which feature it lacks, with the cure.
 _MISSING_FEATURES = {
     **dict.fromkeys(("set_try_status", "terminator_types", "exception_match", "'exc_class'"), _NO_TRY),
     "Exception object cannot be": _NO_TRY,
@@ -43,6 +43,7 @@ _MISSING_FEATURES = {
         "recursion; write a loop, or give the arguments their types: int32(n - 1)",
     ),
 }
+# Applied to numba-cuda during each compilation here, whether or not the plugin is active.
 PATCHES = (*DRIVERLESS, *C_ABI)
 
 
@@ -59,7 +60,7 @@ def lower(
     launch_bounds: Any = None,
 ) -> LoweredFunction:
     """
-    Compile *function* to LLVM IR with Numba's ABI, and add its wrapper; see `FrontEnd.lower`.
+    Compile *function* to LLVM IR with Numba's ABI, and add a wrapper with the C ABI; see `FrontEnd.lower`.
 
     Raises:
         ExportError: The function uses a feature that numba-cuda lacks.
@@ -91,6 +92,7 @@ def lower(
     raises = _raise_sites(library)
     declaration = declare(tuple(signature.args), signature.return_type, raises=bool(raises))
     symbol, wrapper_name = compiled.fndesc.llvm_func_name, declaration.signature.name
+    # Only the wrapper calls the function: make it internal, and let NVVM inline it and drop the original.
     llvm_function = library.get_function(symbol)
     llvm_function.linkage = "internal"
     llvm_function.attributes.discard("noinline")
@@ -105,9 +107,11 @@ def lower(
         inline=inline,
         launch_bounds=launch_bounds,
     )
-    modules = ordered_modules(library, [wrapper_name], repr((arch, {options})), root_text)
+    # Symbols contain a digest of this text: with another spelling, all names in exported code would change.
+    salt = repr((arch, {options}))
+    modules = ordered_modules(library, [wrapper_name], salt, root_text)
     linked = library._linking_files - {NRT_LIBRARY}
-    # numba-cuda adds the file with the functions of numpy.reshape only to kernels.
+    # numba-cuda itself adds the file with the functions of numpy.reshape only to kernels of `cuda.jit`.
     if any(name in text for text in modules for name in dispatcher.reshape_funcs):
         linked.add(Path(dispatcher.__file__).with_name("reshape_funcs.cu"))
     return LoweredFunction(
@@ -122,14 +126,16 @@ def lower(
 
 def _raise_sites(library: Any) -> tuple[str, ...]:
     """Return the lines, as "file.py:line", where *library* may raise, then those where its callees may."""
+    # `all_libraries` begins with *library*, which has the code of the function itself.
     own_sites, *callees_sites = (notes(member).sites for member in all_libraries(library))
-    ordered = [*sorted(own_sites), *sorted(site for sites in callees_sites for site in sites)]
-    return tuple(dict.fromkeys(f"{Path(file).name}:{line}" for file, line in ordered))
+    ordered_sites = [*sorted(own_sites), *sorted(site for sites in callees_sites for site in sites)]
+    return tuple(dict.fromkeys(f"{Path(file).name}:{line}" for file, line in ordered_sites))
 
 
 def _declared_functions(compiled: Any) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
-    """Yield symbol, parameters and result of each function of `cuda.declare_device`, the newest first."""
-    # Keys without a name or a signature are functions that numba-cuda implements itself.
+    """Yield symbol, parameter types and result type of each `cuda.declare_device`, the newest first."""
+    # `_defns` has the functions that this process can call. Keys without a name or a signature are functions
+    # that numba-cuda implements itself.
     for key in reversed([*compiled.target_context._defns]):
         if hasattr(key, "name") and hasattr(key, "sig"):
             yield key.name, tuple(key.sig.args), key.sig.return_type

@@ -1,8 +1,8 @@
 """
-State shared by the patched functions: the context of a compilation, and notes on numba-cuda's objects.
+State that patched functions of numba-cuda share: the context of a compilation, and notes on Numba's objects.
 
-Every import of numba.cuda imports this module. So it has no dataclasses: defining one takes several times as
-long as defining a named tuple or a plain class.
+Every import of numba.cuda imports this module, so that it defines no dataclasses: the definition of one takes
+several times as long as that of a named tuple or a plain class.
 """
 
 from __future__ import annotations
@@ -12,12 +12,9 @@ from weakref import WeakKeyDictionary
 
 from numba_ptxlink._front_end.patch import Context
 
-DEBUG_VERSION = ('!{ i32 2, !"Debug Info Version"', '!{ i32 1, !"Debug Info Version"')
-"""
-The version of debug information in numba-cuda's LLVM IR, and the version that replaces it: that of NVRTC.
-
-LTO refuses to link modules with different versions.
-"""
+# The version of debug information in numba-cuda's LLVM IR, and in NVRTC's.
+_NUMBA_DEBUG_VERSION = '!{ i32 2, !"Debug Info Version"'
+_NVRTC_DEBUG_VERSION = '!{ i32 1, !"Debug Info Version"'
 
 
 class CompileContext(NamedTuple):
@@ -25,11 +22,12 @@ class CompileContext(NamedTuple):
     The values that outer patched functions pass to inner ones, through code of numba-cuda.
 
     Args:
-        cc: The requested compute capability; None for the device's.
-        searched_names: Names that numba-cuda looks for in a new kernel's code; empty outside of the creation
-            of a kernel.
-        checked: Whether functions check divisions and indices; None outside of exports.
-        lineinfo: Whether device functions have line numbers, regardless of their decorators.
+        cc: The requested compute capability; None for that of the device.
+        searched_names: While a kernel is created, the functions that numba-cuda looks for in its code, to
+            link the files that define them. Empty otherwise.
+        checked: Whether functions check divisions and indices, as the export requires; None if no export
+            runs.
+        lineinfo: Whether device functions get line numbers even if their decorators do not ask for them.
     """
 
     cc: tuple[Any, ...] | None = None
@@ -42,23 +40,30 @@ _context = Context("numba_ptxlink_compile", CompileContext())
 current_context, override = _context.current, _context.override
 
 
+def with_nvrtc_debug_version(text: str) -> str:
+    """Return the LLVM IR *text* with NVRTC's debug version: LTO links no modules of different versions."""
+    return text.replace(_NUMBA_DEBUG_VERSION, _NVRTC_DEBUG_VERSION)
+
+
 class Notes:
     """
-    Values that this package attaches to a code library, or to the disk cache of a dispatcher.
+    Values that this package attaches to a code library or to the disk cache of a dispatcher.
+
+    A code library is Numba's object for the code of a compiled function.
 
     Attributes:
-        variant: For the library of a device function, the compute capability that it was compiled for, None
-            for the device's; and `checked` of its `CompileContext`.
-        origin: For a library, the Python function that it was compiled from, with file and line, such as
-            "saxpy (udfs.py:3)".
-        link: For a disk cache, the decorator's link files.
-        sites: For a library, the file and line of each raise.
-        options: For a disk cache, the decorator's options without link files; None if the cache was created
-            while the plugin was inactive.
+        variant: Of the library of a device function: the compute capability that it was compiled for, and
+            `checked` of its `CompileContext`. (None, None) if it was compiled while the plugin was inactive.
+        origin: Of the library of a kernel: the Python function, with file and line, such as
+            "saxpy (udfs.py:3)"; "" if it is unknown.
+        sites: Of a library: the file and line of each statement that may raise.
+        link: Of a dispatcher's disk cache: the files of the decorator's `link=`.
+        options: Of a dispatcher's disk cache: the decorator's options without `link=`; None if the cache was
+            created while the plugin was inactive.
     """
 
     variant: tuple[tuple[Any, ...] | None, bool | None] = (None, None)
-    origin = ""
+    origin: str = ""
     link: tuple[Any, ...] = ()
     options: dict[str, Any] | None = None
 
@@ -70,5 +75,5 @@ _notes: WeakKeyDictionary[Any, Notes] = WeakKeyDictionary()
 
 
 def notes(owner: Any) -> Notes:
-    """Return the notes on *owner*, created if missing; they live as long as *owner*."""
+    """Return the notes on *owner*, which are created by the first call, and live as long as *owner*."""
     return _notes.setdefault(owner, Notes())

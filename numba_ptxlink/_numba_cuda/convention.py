@@ -1,9 +1,10 @@
 """
 The calling convention of numba-cuda: `MinimalCallConv` of `numba.cuda.core.callconv`.
 
-A function returns a status and writes its result through its first parameter. The result has the LLVM type
-that Numba stores in memory, except that tuples of equal types and records have the LLVM type of values in
-registers. Each member of a struct is an argument of its own.
+A function returns a status, an i32, and writes its result through its first parameter. Each member of a
+struct is an argument of its own. For many types, Numba has one LLVM type for memory, such as i8 for a
+boolean, and another for registers, i1: a result has the first, but a tuple of equal types, and a record, has
+the second.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ if TYPE_CHECKING:
     from numba_ptxlink._cabi import types as c
     from numba_ptxlink._front_end.codegen.builder import Callee, TypedValue
 
-# RETCODE_NONE of numba-cuda, a status for success: the result is None. Success with a value is 0.
+# A function returns the status 0 after success with a value, RETCODE_NONE after success with the result None,
+# and any other status after an error.
 _RETCODE_NONE = -2
-# The members of an array: meminfo, parent, nitems, itemsize, data, shape, strides.
+# Numba's struct of an array has the members meminfo, parent, nitems, itemsize, data, shape and strides.
 _DATA_INDEX, _SHAPE_INDEX = 4, 5
 
 
 class StatusConvention(Convention):
-    """See `Convention`, where each member is described."""
+    """The calling convention of numba-cuda; see the base class, where each member is described."""
 
     types = types
     spreads_structs = True
@@ -39,11 +41,12 @@ class StatusConvention(Convention):
         pointer_type, address = builder.allocate(numba_llvm_type, 8, "zeroinitializer")
         status = builder.call(callee, [(pointer_type, address), *arguments])
         is_none = builder.emit_value(f"icmp eq i32 {status}, {_RETCODE_NONE}")
-        succeeded = builder.emit_value(f"or i1 {is_none}, {builder.emit_value(f'icmp eq i32 {status}, 0')}")
+        is_value = builder.emit_value(f"icmp eq i32 {status}, 0")
+        succeeded = builder.emit_value(f"or i1 {is_none}, {is_value}")
         failure_flag = builder.emit_value(f"xor i1 {succeeded}, true")
         value = builder.emit_value(f"load {numba_llvm_type}, {pointer_type} {address}, align 8")
         if isinstance(ty, types.Optional):
-            # The status says whether there is a value.
+            # Numba returns only the value of an optional result; the status says whether it is None.
             has_value = builder.emit_value(f"xor i1 {is_none}, true")
             return failure_flag, iter([builder.struct([(numba_llvm_type, value), (I1, has_value)])])
         return failure_flag, self.results(ty, numba_llvm_type, value)
@@ -64,7 +67,8 @@ class StatusConvention(Convention):
         item_count = "1"
         for extent in shape:
             item_count = self.builder.emit_value(f"mul i64 {item_count}, {extent}")
-        # For "meminfo" and "parent": neither Numba's runtime nor a Python object owns the memory.
+        # The members "meminfo" and "parent" are null: neither Numba's runtime nor a Python object owns the
+        # memory.
         no_owner = self.builder.pointer(I8), "null"
         return [no_owner, no_owner, (I64, item_count), (I64, str(itemsize)), data]
 

@@ -1,4 +1,4 @@
-"""Link errors that derive from numba-cuda's, so that callers catch them. Imports numba-cuda."""
+"""Link errors that programs catch as the errors of numba-cuda's linker. The module imports numba-cuda."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["NumbaFileError", "NumbaLinkError", "NumbaSourceError"]
 
 
 class NumbaLinkError(KernelLinkError, LinkerError):  # type: ignore[misc]
-    """A `LinkError` that callers of numba-cuda catch as its `LinkerError`, or as nvJitLink's error."""
+    """A `LinkError` that programs also catch as numba-cuda's `LinkerError`, or as nvJitLink's error."""
 
 
 class NumbaSourceError(NumbaLinkError, NVRTCError):  # type: ignore[misc]
-    """A `NumbaLinkError` about CUDA C++, which numba-cuda reports as cuda.core's `NVRTCError`."""
+    """A `NumbaLinkError` about CUDA C++, for which numba-cuda itself raises cuda.core's `NVRTCError`."""
 
 
 class NumbaFileError(NumbaLinkError, FileNotFoundError):
-    """A `NumbaLinkError` about a missing file, which numba-cuda reports as such for CUDA C++."""
+    """A `NumbaLinkError` about a missing file: numba-cuda raises `FileNotFoundError` for missing CUDA C++."""

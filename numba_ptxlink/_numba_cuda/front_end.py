@@ -1,5 +1,5 @@
 """
-Make numba-cuda a front end.
+Describe numba-cuda to this package: define the front end `FRONT_END`.
 
 The import of this module imports neither numba-cuda nor the code that generates wrappers.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class NumbaCuda(FrontEnd):
-    """numba-cuda; see `FrontEnd`, where each member is described."""
+    """The front end numba-cuda; see the base class, where each member is described."""
 
     name = "numba-cuda"
     module = "numba_cuda"
@@ -30,6 +30,7 @@ class NumbaCuda(FrontEnd):
     def extra(self) -> str:
         from numba_ptxlink._tools import find
 
+        # The major release of the installed CUDA libraries.
         return "cu12" if find.major() == 12 else "cu13"
 
     def unsupported_reason(self) -> str | None:
@@ -55,7 +56,7 @@ class NumbaCuda(FrontEnd):
     def is_simulated(self) -> bool:
         driver_module = sys.modules.get(self.trigger_module)
         if driver_module is not None:
-            # The simulator registers modules of its own under the names of numba-cuda's.
+            # The simulator registers its own module in sys.modules under the name of numba-cuda's.
             return getattr(driver_module, "__name__", self.trigger_module) != self.trigger_module
         setting = os.environ.get("NUMBA_ENABLE_CUDASIM", "").strip()
         return setting.isdecimal() and int(setting) != 0
@@ -72,6 +73,7 @@ class NumbaCuda(FrontEnd):
         return (ty.base_type, ty.num_elements) if isinstance(ty, VectorType) else None
 
     def vector_type_of(self, value: type) -> Any | None:
+        # The class `cuda.float32x4`, which user code names, is not the Numba type but an attribute of it.
         vector_type = self.vector_types().get(value.__name__)
         return vector_type if vector_type is not None and vector_type.user_facing_object is value else None
 

@@ -1,7 +1,7 @@
 """
-`PtxLinker`, the replacement of numba-cuda's linker class, with the same interface and this package's linker.
+`PtxLinker`, a class with the interface of numba-cuda's linker class, which links by this package.
 
-Importing this module imports nothing of numba-cuda, which may be in the middle of its own import.
+The import of this module imports nothing of numba-cuda, which may be in the middle of its own import.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from numba_ptxlink._link.read import Input
     from numba_ptxlink._tools.options import Options
 
-# The names that numba-cuda gives the code of all of its kernels.
+# numba-cuda passes the code of each kernel under one of these names; messages need the name of the kernel.
 _PLACEHOLDER_NAMES = ("<cudapy-ptx>", "<cudapy-ltoir>")
 
 
 def _make_add_method(kind: str, placeholder: str) -> Any:
     """
-    Return a method that adds code of *kind*, as text or bytes; CUDA C++ is compiled with NVRTC.
+    Return a method that adds code of *kind*, as text or bytes. CUDA C++ is compiled with NVRTC at once.
 
     Args:
-        kind: The kind of code, one of `_formats.kinds`.
+        kind: The kind of code, a key of `_formats.kinds.KINDS`.
         placeholder: The name of code that the caller does not name, such as "<cudapy-ptx>".
     """
 
@@ -51,9 +51,10 @@ class PtxLinker:
     Args:
         max_registers: The maximum number of registers per thread; None and 0 for no limit.
         lineinfo: Whether to keep line numbers.
-        cc: Compute capability, as (major, minor) or (major, minor, variant).
-        lto: Whether to optimise at link time.
-        additional_flags: Accepted for compatibility with numba-cuda; without effect, as there.
+        cc: The compute capability, as (major, minor) or (major, minor, variant), such as (9, 0, "a").
+            numba-cuda allows None, to ask the driver; here, that is an error.
+        lto: Whether to optimise at link time: CUDA C++ is compiled to LTO-IR then, else to PTX.
+        additional_flags: Accepted, since numba-cuda's linker has the argument, and ignored, as there.
     """
 
     def __init__(
@@ -79,30 +80,32 @@ class PtxLinker:
         # The completed link with its log; None before. The attribute is named as in numba-cuda's linker.
         self.linker: Any = None
         self._inputs: list[Input] = []
-        # The code of each CUDA C++ source, by the source and its headers.
+        # The code of each CUDA C++ source, by the contents of the source and its headers.
         self._compiled_sources: dict[object, bytes] = {}
+        # The arguments of `describe`; both are empty before.
         self._origin = ""
         self._modules: tuple[str, ...] = ()
         # The LLVM IR of inputs that are LTO-IR, which shows whether they have debug information.
         self._ltoir_modules: list[str] = []
-        # The functions of those added files that are exports, as the manifests beside the files list them.
+        # The functions in added files that this package exported; manifests beside the files list them.
         self._exported: list[DeclaredFunction] = []
         self._failure: PtxlinkError | None = None
 
     def describe(self, origin: str, modules: Iterable[str]) -> None:
         """
-        Set the origin and the LLVM IR of the code that Numba adds next.
+        Set the origin and the LLVM IR of the kernel whose code numba-cuda adds next.
 
         Args:
-            origin: The Python function that it was compiled from, with file and line, for messages.
-            modules: The LLVM IR, which shows the called shims and the kind of debug information.
+            origin: The Python function that the kernel was compiled from, with file and line, for messages.
+            modules: The LLVM IR, which shows the called shims (see `_front_end.shims`), the declared
+                functions, and whether there is debug information.
         """
         self._origin = origin
         self._modules = tuple(modules)
 
     def order_files(self, count: int) -> None:
         """
-        Sort the inputs behind the first *count* by content.
+        Sort the inputs after the first *count* by kind and content.
 
         numba-cuda keeps link files in sets, whose order differs between processes.
         """
@@ -110,12 +113,12 @@ class PtxLinker:
 
     @property
     def info_log(self) -> str:
-        """The log of a completed link; empty after a failed one."""
+        """The log of a completed link; "" after a failed one. Raises ValueError before a link."""
         return self._logs()[0]
 
     @property
     def error_log(self) -> str:
-        """The log of a failed link; empty after a completed one."""
+        """The log of a failed link; "" after a completed one. Raises ValueError before a link."""
         return self._logs()[1]
 
     def _logs(self) -> tuple[str, str]:
@@ -127,7 +130,7 @@ class PtxLinker:
 
     def _numba_errors(self, *, is_source_error: bool = False) -> AbstractContextManager[None]:
         """
-        Convert errors of a `with` block to numba-cuda's, and keep the last for `error_log`.
+        Raise link errors of a `with` block as errors of numba-cuda, and keep the last for `error_log`.
 
         Args:
             is_source_error: Whether the errors are about CUDA C++.
@@ -148,25 +151,25 @@ class PtxLinker:
     add_cu = _make_add_method(CU, "<cudapy-cu>")
 
     def add_cu_file(self, path: Any) -> None:
-        """Compile a CUDA C++ file with NVRTC and add the result: LTO-IR with LTO, else PTX."""
+        """Compile a CUDA C++ file with NVRTC, and add the code."""
         self.add_file(path, CU)
 
     def add_file(self, path: Any, kind: Any) -> None:
-        """Add a file whose *kind* is a driver constant of numba-cuda."""
+        """Add a file; *kind* is a constant of numba-cuda's driver module, or "cu"."""
         path = Path(path)
         self._add(_kind_of(kind), self._read(path), path.name, path.parent)
 
     def add_data(self, data: Any, kind: Any, name: str) -> None:
-        """Add content whose *kind* is a driver constant of numba-cuda."""
+        """Add content; *kind* is a constant of numba-cuda's driver module, or "cu"."""
         self._add(_kind_of(kind), data, name)
 
     def add_file_guess_ext(self, path_or_code: Any, ignore_nonlto: bool = False) -> None:
         """
-        Add a path, whose extension determines its kind, or a `LinkableCode`.
+        Add a file, whose extension determines its kind, or an object of numba-cuda's class `LinkableCode`.
 
         Args:
-            path_or_code: The input.
-            ignore_nonlto: Skip, with a warning, an input that cannot be optimised at link time.
+            path_or_code: The path of the file, or the object.
+            ignore_nonlto: Whether to skip, with a warning, an input that cannot be optimised at link time.
         """
         from numba.cuda.cudadrv.linkable_code import LinkableCode
 
@@ -190,13 +193,17 @@ class PtxLinker:
         self._add(kind, content, name, folder)
 
     def _no_ltoir_reason(self, kind: str, content: Any, name: str) -> str:
-        """Return the reason why an input cannot be optimised at link time; "" if it contains LTO-IR."""
+        """
+        Return why an input cannot be optimised at link time; "" if it contains LTO-IR.
+
+        Fat binaries and objects may contain it; other kinds than CUDA C++ and LTO-IR itself do not.
+        """
         from numba_ptxlink._link.read import as_bytes
         from numba_ptxlink._tools import programs
 
         with self._numba_errors():
             pieces = programs.pieces(as_bytes(content), name) if kind in (FATBIN, OBJECT) else []
-        if pieces is None:
+        if pieces is None:  # No cuobjdump is installed, which lists the pieces.
             return f"its kinds of code are unknown. {programs.NO_CUOBJDUMP.removesuffix('.')}"
         if any(piece.kind == LTOIR for piece in pieces):
             return ""
@@ -219,15 +226,16 @@ class PtxLinker:
         Link the inputs.
 
         Returns:
-            The cubin, on the CPU device the PTX, as the `cuda.core.ObjectCode` that numba-cuda loads.
+            The `cuda.core.ObjectCode` that numba-cuda loads: a cubin, or PTX if the CPU is the CUDA device.
 
         Raises:
-            NumbaLinkError: The link failed. Has inputs, flags and log.
+            NumbaLinkError: The link failed. The error has the inputs, the flags and the log.
         """
         if not self._inputs:
             raise _link_error("There is nothing to link; add an input first.")
         with self._numba_errors():
             if self._exported:
+                # The kernel may declare functions of the added files by `cuda.declare_device`.
                 from numba_ptxlink._formats import llvm_ir
                 from numba_ptxlink._link import declarations
 
@@ -257,20 +265,21 @@ class PtxLinker:
         from numba_ptxlink._link.read import Input, as_bytes
 
         input_name = str(name)
-        # Whether a link compiled the code from CUDA C++, or Numba from Python.
-        compiled = kind == CU or (input_name in _PLACEHOLDER_NAMES and self._origin != "")
-        if kind == CU:
+        is_kernel_code = input_name in _PLACEHOLDER_NAMES and self._origin != ""
+        is_source = kind == CU
+        if is_source:
             kind = LTOIR if self.lto else PTX
             code = self._compile_source(code, input_name, folder, kind)
-        if input_name in _PLACEHOLDER_NAMES and self._origin:
-            # With debug information, numba-cuda adds a PTX module for each function of a kernel.
-            earlier_modules = sum(item.name.startswith(self._origin) for item in self._inputs)
-            input_name = f"{self._origin} #{earlier_modules + 1}" if earlier_modules else self._origin
+        if is_kernel_code:
+            # With debug information, numba-cuda adds a PTX module for each function of a kernel: number them.
+            earlier_count = sum(item.name.startswith(self._origin) for item in self._inputs)
+            input_name = f"{self._origin} #{earlier_count + 1}" if earlier_count else self._origin
             if kind == LTOIR:
                 self._ltoir_modules.append("\n".join(self._modules))
-        self._inputs.append(Input(kind, input_name, as_bytes(code), compiled=compiled))
+        self._inputs.append(Input(kind, input_name, as_bytes(code), compiled=is_source or is_kernel_code))
 
     def _compile_source(self, cu: Any, name: str, folder: Path | None, kind: str) -> bytes:
+        """Compile CUDA C++ to code of *kind*; *folder* is that of the file, None for code in memory."""
         from numba.cuda.core import config
         from numba.cuda.cudadrv.nvrtc import _verify_cc_tuple
 
@@ -285,8 +294,8 @@ class PtxLinker:
             source = shims.keep_called(text, self._modules).encode(errors="surrogateescape")
         with self._numba_errors(is_source_error=True):
             options = source_options(self._options().to_flags(NVRTC), folder)
-            # A source that is added twice gets the same code, so that the link drops the second: nvJitLink
-            # rejects duplicate functions. The content is None if equal texts may give different code.
+            # A source that is added twice gets the same code. The link then drops the second, since nvJitLink
+            # rejects duplicate functions. The content is None if equal sources may give different code.
             content = options.content_of(source, Path(name).parent)
             if content is not None and content in self._compiled_sources:
                 return self._compiled_sources[content]
@@ -312,9 +321,10 @@ class PtxLinker:
     def _options(self) -> Options:
         from numba_ptxlink._tools.options import Options, register_limit
 
-        # numba-cuda passes "debug" and "lineinfo" only within the code, not as arguments of the linker.
+        # numba-cuda does not pass its options "debug" and "lineinfo" to the linker: look for them in the
+        # code.
         ptx_inputs = [item for item in self._inputs if item.kind == PTX]
-        # Search the text first, since most PTX has neither option, and parsing takes long.
+        # `.target sm_90, debug` marks PTX for a debugger. Search the text before parsing, which takes long.
         debug = any("debug" in item.text and "debug" in item.header.target for item in ptx_inputs)
         lineinfo = any(map(_has_line_numbers, ptx_inputs))
         if self._ltoir_modules:
@@ -331,7 +341,8 @@ class PtxLinker:
 
 
 def _has_line_numbers(source: Input) -> bool:
-    # Search the text for `.loc` first, since parsing takes long. `.local` is a state space.
+    # Search the text for `.loc` before parsing, which takes long. `.local` is a state space, and no line
+    # number.
     if ".loc" not in source.text.replace(".local", ""):
         return False
     from numba_ptxlink._formats import ptx
@@ -344,10 +355,10 @@ source_options = functools.partial(kernels.source_options, "numba.cuda", "numba.
 
 
 def _numba_error(error: PtxlinkError, *, is_source_error: bool = False) -> PtxlinkError:
-    """Convert *error* to the class that derives from numba-cuda's; *is_source_error*: about CUDA C++."""
+    """Return *error* as an error of numba-cuda; *is_source_error* is true for an error about CUDA C++."""
     from numba_ptxlink._link.explain import for_kernel
 
-    # Deferred, since it imports numba-cuda, whose own import may be importing this module.
+    # Deferred: the module imports numba-cuda, and an import of numba-cuda may import this module.
     from .errors import NumbaFileError, NumbaLinkError, NumbaSourceError
 
     error_class = NumbaSourceError if is_source_error else NumbaLinkError
@@ -361,9 +372,11 @@ def _link_error(message: str) -> PtxlinkError:
 
 
 def _kind_of(constant: Any) -> str:
-    """Return the kind of code for a constant of numba-cuda's driver module."""
+    """Return the kind of code for a constant of numba-cuda's driver module, or for "cu"."""
     from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
 
+    # The map has a constant for each extension, such as "ptx". CUDA C++ has no constant, and is passed as
+    # "cu".
     for extension, known_constant in {**FILE_EXTENSION_MAP, CU: CU}.items():
         if constant == known_constant:
             return EXTENSIONS[f".{extension}"]

@@ -37,7 +37,7 @@ _NO_OPTIONAL = (
 _NO_TRANSPOSE = (
     'numba-cuda-mlir has no transposed arrays; write a[j, i] for a.T[i, j], or choose front_end="numba-cuda"'
 )
-# Features that numba-cuda-mlir lacks, with the cure. The key is a text in the exception that each one causes.
+# The keys occur in numba-cuda-mlir's exceptions; the values say which feature it lacks, with the cure.
 _MISSING_FEATURES = {
     "get_literal()": _NO_OPTIONAL,
     "'llvm.extractvalue' op result #0 must be LLVM dialect-compatible": _NO_OPTIONAL,
@@ -78,7 +78,7 @@ def lower(
     launch_bounds: Any = None,
 ) -> LoweredFunction:
     """
-    Compile *function* to LLVM IR that returns or traps at errors, and add its wrapper; see `FrontEnd.lower`.
+    Compile *function* to LLVM IR that returns or traps at errors, and add a wrapper; see `FrontEnd.lower`.
 
     Raises:
         ExportError: numba-cuda-mlir lacks a feature that the function uses, or that *abi* requires.
@@ -86,7 +86,7 @@ def lower(
     if abi.checked:
         raise ExportError("checked=True is not available with numba-cuda-mlir; use front_end='numba-cuda'")
     nvvm_dialect = NvvmDialect.of(arch)
-    # The compilation adds the link files, declared functions and `raise` statements that it meets.
+    # Patched functions add the link files, declared functions and `raise` statements that they meet.
     export = ExportedFunction(arch.sm, arch.cc)
     numba_signature, llvm_ir = _compile_to_llvm_ir(function, args, result, options, nvvm_dialect, export)
     module = functions.parse_module(llvm_ir)
@@ -95,7 +95,7 @@ def lower(
     )
     code = function.__code__
     definition = (code.co_filename, code.co_firstlineno)
-    # If no `raise` or `assert` is known, such as for an error of a library function, name the definition.
+    # If only numba-cuda-mlir's own functions raise errors, no statement is known: name the definition's line.
     raises = _raise_sites(function, export.raises or [definition]) if has_errors else ()
     declaration = declare(tuple(numba_signature.args), numba_signature.return_type, raises=bool(raises))
     wrapper_name = declaration.signature.name
@@ -161,18 +161,17 @@ def _compile_to_llvm_ir(  # noqa: PLR0917 - with one caller
         annotations_as_signatures=False,
     )
     target_options = jit(function).targetoptions
-    # CODE_CACHE replaces the step that compiles MLIR to PTX. An export uses no PTX of callees, so that the
-    # replacement skips the step for them.
+    # CODE_CACHE keeps numba-cuda-mlir from compiling each callee to PTX, which an export does not use.
     patches = (*DRIVERLESS, *C_ABI, *CODE_CACHE)
     with global_compiler_lock, applied(patches), exporting(export):
         mlir_target.ensure_initialized()
         try:
             compiled = mlir_compiler.compile_mlir(function, result, args, targetoptions=target_options)
         except Exception as error:
-            parameters = [f"parameter {name!r}" for name in function.__code__.co_varnames]
-            # A parameter whose type numba-cuda-mlir misreads may be the cause, too.
-            # `co_varnames` has the local variables after the parameters, so that zip() is not strict.
-            reason = _missing_feature(function, error) or misread_type_reason(zip(parameters, args))  # noqa: B905
+            # The cause may also be a parameter whose type numba-cuda-mlir misreads. `co_varnames` has the
+            # local variables after the parameters, so that zip() is not strict.
+            labels = [f"parameter {name!r}" for name in function.__code__.co_varnames]
+            reason = _missing_feature(function, error) or misread_type_reason(zip(labels, args))  # noqa: B905
             if reason:
                 raise ExportError(reason) from error
             raise
@@ -183,20 +182,20 @@ def _compile_to_llvm_ir(  # noqa: PLR0917 - with one caller
 
 
 def _missing_feature(function: Callable[..., Any], error: Exception) -> str | None:
-    """Return the missing feature that caused *error*, with the cure; None if the cause is another one."""
+    """Return which feature numba-cuda-mlir lacks if that caused *error*, with the cure; else None."""
     if isinstance(error, RecursionError):
         return (
             "the function calls functions that call each other, which numba-cuda-mlir does not compile; "
             "merge them into one function"
         )
-    # From Python 3.11 on, the exception table of a function with `try` or `with` is not empty.
+    # From Python 3.11 on, a function with `try` or `with` has an exception table. Its errors have many texts.
     if getattr(function.__code__, "co_exceptiontable", b""):
         return "numba-cuda-mlir has neither `try` nor `with`; test for the error before it occurs"
     return next((reason for symptom, reason in _MISSING_FEATURES.items() if symptom in str(error)), None)
 
 
 def _llvm_ir(module: Any, target_options: dict[str, Any], nvvm_dialect: NvvmDialect) -> str:
-    """Return the LLVM IR of an MLIR *module*, with pointers as *nvvm_dialect* spells them."""
+    """Return the LLVM IR of an MLIR *module* in *nvvm_dialect*, repaired. The passes change *module*."""
     from numba_cuda_mlir import mlir_optimization
     from numba_cuda_mlir._mlir.passmanager import PassManager
 
@@ -211,12 +210,12 @@ def _llvm_ir(module: Any, target_options: dict[str, Any], nvvm_dialect: NvvmDial
 
 
 def _raise_sites(function: Callable[..., Any], sites: Iterable[tuple[str, int]]) -> tuple[str, ...]:
-    """Return *sites* (file, line) as text: first those in *function*, in order, then those in its callees."""
+    """Return *sites*, pairs of file and line, as "file.py:line"; those in *function* come first."""
     code = function.__code__
     last_line = max((line for *_, line in code.co_lines() if line), default=code.co_firstlineno)
 
     def is_in_callee(site: tuple[str, int]) -> bool:
         return site[0] != code.co_filename or not code.co_firstlineno <= site[1] <= last_line
 
-    ordered = sorted(sites, key=lambda site: (is_in_callee(site), site))
-    return tuple(dict.fromkeys(f"{Path(file).name}:{line}" for file, line in ordered))
+    ordered_sites = sorted(sites, key=lambda site: (is_in_callee(site), site))
+    return tuple(dict.fromkeys(f"{Path(file).name}:{line}" for file, line in ordered_sites))

@@ -1,7 +1,7 @@
 """
-State shared by the patched functions of numba-cuda-mlir: the current compilation of a thread.
+State that patched functions of numba-cuda-mlir share: the current compilation of a thread.
 
-Importing this module imports nothing of numba-cuda-mlir, which may be in the middle of its own import.
+The import of this module imports nothing of numba-cuda-mlir, which may be in the middle of its own import.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from numba_ptxlink._front_end.patch import Context
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# The attributes of a dispatcher that hold compiled code, or select its architecture.
+# The attributes of a dispatcher that hold its compiled code, or the architecture to compile for.
 _DISPATCHER_STATE = ("overloads", "targetoptions", "_device_dispatcher")
 
 
 @dataclass(eq=False, repr=False)
 class ExportedFunction:
     """
-    An exported function with its callees, filled in as its compilation proceeds.
+    The export of a function. Patched functions fill the dictionaries, of which only the keys are used.
 
     Args:
         chip: The architecture, such as "sm_90a".
-        cc: The compute capability.
-        links: The link files of the functions, in order.
-        declared: The functions of `cuda.declare_device` that they call.
-        raises: The file and line of each `raise` and `assert`.
+        cc: The compute capability, such as (9, 0).
+        links: The link files of the function and its callees, in the order in which they are met.
+        declared: The functions of `cuda.declare_device` that the function and its callees call.
+        raises: The file and line of each `raise` and `assert` in the function and its callees.
     """
 
     chip: str
@@ -37,14 +37,15 @@ class ExportedFunction:
     links: dict[Any, None] = field(default_factory=dict)
     declared: dict[Any, None] = field(default_factory=dict)
     raises: dict[tuple[str, int], None] = field(default_factory=dict)
+    # Each dispatcher whose code is hidden, with its former attributes, by its `id`.
     _hidden: dict[int, tuple[Any, dict[str, Any]]] = field(default_factory=dict)
 
     def hide_compiled_code(self, dispatcher: Any) -> None:
         """
-        Hide the compiled code of *dispatcher* until the end of this export.
+        Hide the compiled code of *dispatcher* until the end of this export, so that it compiles again.
 
-        A dispatcher keeps one result for all architectures, and kernels that numba-cuda-mlir launches use the
-        same result. Their code continues after an error, but that of an export returns or traps.
+        A dispatcher keeps one result for all architectures, and for exports as for kernels that are launched.
+        But code for such kernels continues after an error, and code of an export returns or traps.
         """
         if id(dispatcher) in self._hidden:
             return
@@ -68,14 +69,17 @@ class Compilation(NamedTuple):
     The values that outer patched functions pass to inner ones, through code of numba-cuda-mlir.
 
     Args:
-        cc: The requested compute capability, which is used if there is no device.
-        origin: The Python function that is being compiled, with file and line, for messages.
-        declared_calls: The functions of `cuda.declare_device` that it calls, each with its signature and
-            whether it has the C ABI.
-        needs_cubin: Whether the result is linked to a cubin.
-        is_lowering: Whether a function is being lowered; its callees are compiled meanwhile.
-        export: The exported function that is being compiled, None for any other compilation.
-        unoptimised: Whether NVVM compiles without optimisation, which alters the code that it compiles later.
+        cc: The requested compute capability; None if none is requested. Without an export, the architecture
+            of a device takes precedence.
+        origin: The Python function that is being compiled, with file and line, for messages; "" if unknown.
+        declared_calls: The functions of `cuda.declare_device` that it calls: the name of each, its signature,
+            and whether it has the C ABI.
+        needs_cubin: Whether the code is linked to a cubin.
+        is_lowering: Whether a function is being lowered, so that a device function that is compiled now is a
+            callee of it.
+        export: The export that the compilation belongs to; None for a kernel or `cuda.compile`.
+        unoptimised: Whether NVVM is called without optimisation, after which it generates other code for the
+            rest of the process.
     """
 
     cc: tuple[int, int] | None = None
@@ -93,7 +97,7 @@ current_context, override = _compilations.current, _compilations.override
 
 @contextlib.contextmanager
 def exporting(export: ExportedFunction) -> Iterator[None]:
-    """Make *export* the export of a `with` block; restore the dispatchers at its end."""
+    """Compile for *export* in a `with` block; restore the dispatchers at its end."""
     try:
         with override(export=export, cc=export.cc):
             yield
@@ -102,7 +106,7 @@ def exporting(export: ExportedFunction) -> Iterator[None]:
 
 
 def requested_cc(options: dict[str, Any]) -> tuple[int, int] | None:
-    """Return the compute capability in a dispatcher's options, else the context's; None if both have none."""
+    """Return the compute capability in a dispatcher's *options*, else the context's, else None."""
     from numba_ptxlink._arch import Arch
 
     requested = options.get("chip") or options.get("cc")

@@ -1,4 +1,4 @@
-"""Link errors that derive from numba-cuda-mlir's, so that callers catch them. Imports numba-cuda-mlir."""
+"""Errors that programs also catch as errors of numba-cuda-mlir. The module imports numba-cuda-mlir."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ __all__ = ["MlirArchError", "MlirLinkError", "MlirSourceError"]
 
 
 class MlirLinkError(KernelLinkError, LinkerError):  # type: ignore[misc]
-    """A `LinkError` that callers of numba-cuda-mlir catch as its `LinkerError`, or as nvJitLink's error."""
+    """A `LinkError` that programs also catch as numba-cuda-mlir's `LinkerError`, or as nvJitLink's error."""
 
 
 class MlirSourceError(MlirLinkError, NVRTCError):  # type: ignore[misc]
-    """A `MlirLinkError` about CUDA C++, which numba-cuda-mlir reports as cuda.core's `NVRTCError`."""
+    """An `MlirLinkError` about CUDA C++, for which numba-cuda-mlir itself raises cuda.core's `NVRTCError`."""
 
 
 class MlirArchError(ConfigError, CudaSupportError):  # type: ignore[misc]
-    """Neither a device nor a requested architecture exists; also a `CudaSupportError` of numba-cuda-mlir."""
+    """
+    There is no device to compile for, and no architecture was passed.
+
+    numba-cuda-mlir itself raises `CudaSupportError`.
+    """

@@ -1,7 +1,7 @@
 """
-`CoreLinker`, the linker class for numba-cuda-mlir, with the interface of cuda.core and this package's linker.
+`CoreLinker`, a class with the interface of cuda.core's linker, which links for numba-cuda-mlir.
 
-Importing this module imports nothing of numba-cuda-mlir, which may be in the middle of its own import.
+The import of this module imports nothing of numba-cuda-mlir, which may be in the middle of its own import.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ if TYPE_CHECKING:
     from numba_ptxlink._tools.options import Options
 
 _DRIVER = "numba_cuda_mlir.numba_cuda.cudadrv.driver"
+# A bound of the memory for `_facts_by_content`, which has the contents as keys.
 _MAX_REMEMBERED_FILES = 256
 
 
 class _FileFacts(NamedTuple):
     """
-    Facts about a link file, which numba-cuda-mlir passes to the linker as bytes alone.
+    Facts about a link file. numba-cuda-mlir reads the file, and passes only the bytes to the linker.
 
     Args:
-        name: Its name; "" if it is unknown.
-        folder: Its folder; None if it is unknown.
-        exported: The functions in it, if it is an artifact of an export.
+        name: The name of the file; "" if it is unknown.
+        folder: The folder of the file; None if it is unknown.
+        exported: The functions in the file, if this package has exported it.
     """
 
     name: str = ""
@@ -56,7 +57,7 @@ _facts_lock = Lock()
 
 
 def _remember_facts(code: bytes, **changes: Any) -> None:
-    """Change facts about the file that has the content *code*, or was compiled to it."""
+    """Set fields of the facts about the file that has the content *code*, or was compiled to it."""
     with _facts_lock.held:
         # Move the entry to the end, so that the first entry is the oldest.
         _facts_by_content[code] = _facts_by_content.pop(code, _FileFacts())._replace(**changes)
@@ -65,12 +66,13 @@ def _remember_facts(code: bytes, **changes: Any) -> None:
 
 
 def _facts_of(code: bytes) -> _FileFacts:
+    """Return the facts about the file with the content *code*; of an unknown file, no field is set."""
     with _facts_lock.held:
         return _facts_by_content.get(code, _FileFacts())
 
 
 def _is_real_name(name: str) -> bool:
-    """Return whether *name* is a name: not empty, and no placeholder such as "<cudapy-ptx>"."""
+    """Return whether *name* names a file: it is not "", and no placeholder such as "<cudapy-ptx>"."""
     return bool(name) and not name.startswith("<cudapy-")
 
 
@@ -95,11 +97,11 @@ class CoreLinker:
         Link the inputs to a "cubin" or, after link-time optimisation, to "ptx".
 
         Returns:
-            A `cuda.core.ObjectCode`. For "cubin", the CPU device gets PTX; if no cubin is needed,
-            the object has no code.
+            A `cuda.core.ObjectCode`. For "cubin", it has PTX if the CPU is the CUDA device. If the current
+            compilation needs no cubin, the result is an object whose `code` is None.
 
         Raises:
-            MlirLinkError: The link failed. Has inputs, flags and log.
+            MlirLinkError: The link failed. The error has the inputs, the flags and the log.
         """
         from cuda.core import ObjectCode
 
@@ -117,13 +119,14 @@ class CoreLinker:
         return self._log
 
     def get_error_log(self) -> str:
-        """Return "": errors are raised."""
+        """Return "": `link` raises errors with their logs."""
         return ""
 
     def close(self) -> None:
         """Do nothing: no native handle outlives the call that created it."""
 
     def _link(self) -> Linked | LinkedPtx:
+        """Check the kernel's declarations of exported functions, and link: to PTX for the CPU device."""
         inputs, arch, options = self._prepare()
         with kernels.errors_as(_mlir_error):
             exported = [function for source in inputs for function in _facts_of(source.code).exported]
@@ -156,7 +159,7 @@ class CoreLinker:
 
 
 def _declared_types() -> dict[str, tuple[str, ...]]:
-    """Return the C types of each function that the kernel declares, by its name: result, then parameters."""
+    """Return, by name, the types of each declared function that the kernel calls: result, then parameters."""
     from numba_ptxlink import abi
     from numba_ptxlink._link.declarations import CLASS, from_signature
 
@@ -169,16 +172,16 @@ def _declared_types() -> dict[str, tuple[str, ...]]:
             # Functions with other types than C's are not compared.
             continue
         result, *names = declared_type.types
-        # Structs are passed by their members, which have no C type names: two parameters without a type stand
-        # for them, so that their number differs from that of a C function, which takes the struct. A half is
-        # a class of 2 bytes with one member.
-        passed_names = (
+        # numba-cuda-mlir passes each member of a struct as a parameter, and a C function takes the struct:
+        # two parameters of the unknown type "" stand for the members, so that the numbers of parameters
+        # differ. A half, a class of 2 bytes, has only one member.
+        names_by_parameter = (
             [name] if kind <= CLASS + 2 else ["", ""]
             for name, kind in zip(names, declared_type.kinds[1:], strict=True)
         )
-        passed = itertools.chain.from_iterable(passed_names)
+        passed_names = itertools.chain.from_iterable(names_by_parameter)
         # Numba's calling convention returns a status, and stores the result through a pointer.
-        declared[name] = (result, *passed) if has_c_abi else ("int32_t", "void *", *passed)
+        declared[name] = (result, *passed_names) if has_c_abi else ("int32_t", "void *", *passed_names)
     return declared
 
 
@@ -186,13 +189,13 @@ def compile_source(
     src: Any, name: Any, cc: Any, ltoir: Any = False, *, lineinfo: Any = False, debug: Any = False
 ) -> Any:
     """
-    Compile CUDA C++ with NVRTC, to LTO-IR if *ltoir* is set, else to PTX. Needs no driver.
+    Compile CUDA C++ with NVRTC, to LTO-IR if *ltoir* is true, else to PTX. Needs no driver.
 
     Returns:
         The code, as a `cuda.core.ObjectCode`, and NVRTC's log.
 
     Raises:
-        MlirSourceError: NVRTC refused the source. Has its log.
+        MlirSourceError: NVRTC refused the source. The error has the log.
     """
     from cuda.core import ObjectCode
     from numba_cuda_mlir.numba_cuda.cudadrv.nvrtc import _verify_cc_tuple
@@ -200,7 +203,7 @@ def compile_source(
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._tools.options import NVRTC, Options
 
-    make = ObjectCode.from_ltoir if ltoir else ObjectCode.from_ptx
+    make_object = ObjectCode.from_ltoir if ltoir else ObjectCode.from_ptx
     flags = Options(debug=bool(debug), lineinfo=bool(lineinfo)).to_flags(NVRTC)
     content = src.encode() if isinstance(src, str) else bytes(src)
     with kernels.errors_as(functools.partial(_mlir_error, is_source_error=True)):
@@ -212,12 +215,12 @@ def compile_source(
             source_options(flags, _facts_of(content).folder),
         )
     _remember_facts(compiled.code, name=str(name))
-    return make(compiled.code, name=str(name)), compiled.log
+    return make_object(compiled.code, name=str(name)), compiled.log
 
 
 def content_of(path: Any) -> bytes:
     """
-    Return the content of a link file; remember its name and folder, and the functions of its manifest.
+    Return the content of a link file; remember its facts: name, folder, and the functions of its manifest.
 
     Raises:
         FileNotFoundError: The file does not exist.
@@ -232,6 +235,7 @@ def content_of(path: Any) -> bytes:
 
 
 def _read_inputs(codes: Iterable[Any]) -> list[Input]:
+    """Return *codes*, each a `cuda.core.ObjectCode`, as inputs of a link, with names for messages."""
     from numba_ptxlink._link.read import Input
 
     inputs: list[Input] = []
@@ -239,20 +243,21 @@ def _read_inputs(codes: Iterable[Any]) -> list[Input]:
     for code in codes:
         content = code.code.encode() if isinstance(code.code, str) else bytes(code.code)
         name = code.name if _is_real_name(code.name) else _facts_of(content).name
-        kind, is_file = kernels.CORE_KINDS[code.code_type], name.endswith(".ptx")
-        inputs.append(Input(kind, name or origin or code.name, content, compiled=not is_file))
+        kind = kernels.CORE_KINDS[code.code_type]
+        # A file "x.ptx" is the user's own PTX. Other PTX was compiled: that of "x.cu", and the kernel's own.
+        inputs.append(Input(kind, name or origin or code.name, content, compiled=not name.endswith(".ptx")))
     return inputs
 
 
 def link_options(attributes: Mapping[str, Any]) -> Options:
     """
-    Return the options of a link that is configured by the *attributes* of a `cuda.core.LinkerOptions`.
+    Return the options of a link for the *attributes* of a `cuda.core.LinkerOptions`, by name.
 
     Without link-time optimisation, arithmetic options other than fma=False are ignored, as by cuda.core's
-    linker: `fastmath` passes all of them, and the kernel's PTX is already compiled with them.
+    linker. numba-cuda-mlir passes all of them for `fastmath`, but the kernel's PTX is compiled with them.
 
     Raises:
-        LinkError: An option is unknown.
+        LinkError: An attribute is unknown, and its value is not None.
     """
     from numba_ptxlink._tools.options import LTO, Options, register_limit, tool_of_flag
 
@@ -268,7 +273,7 @@ def link_options(attributes: Mapping[str, Any]) -> Options:
         elif name in ("debug", "lineinfo"):
             options[name] = bool(value)
         elif name in _ARITHMETIC:
-            # fma=False is for ptxas, too, which may fuse the multiplications and additions of PTX.
+            # Only fma=False also has an effect on PTX, whose multiplications and additions ptxas may fuse.
             if options["lto"] or (name == "fma" and not value):
                 options[name] = bool(value)
         elif name in _FLAGS:
@@ -282,12 +287,14 @@ def link_options(attributes: Mapping[str, Any]) -> Options:
 
 
 _ARITHMETIC = ("ftz", "prec_div", "prec_sqrt", "fma")
+# The flags of nvJitLink for other attributes; the attribute's value, or each of its values, replaces "{}".
 _FLAGS = {
     "verbose": "-verbose",
     "variables_used": "-variables-used={}",
     "optimize_unused_variables": "-optimize-unused-variables",
     "ptxas_options": "-Xptxas={}",
 }
+# `CoreLinker` reads "arch", and "ptx" follows from the argument of `link`; "name" is only for cuda.core.
 _HANDLED_ELSEWHERE = ("name", "arch", "link_time_optimization", "ptx")
 
 
@@ -298,10 +305,10 @@ source_options = functools.partial(
 
 
 def _mlir_error(error: PtxlinkError, *, is_source_error: bool = False) -> PtxlinkError:
-    """Convert *error* to an MlirSourceError if *is_source_error* (of CUDA C++), else to an MlirLinkError."""
+    """Return *error* as an `MlirLinkError`; if *is_source_error*, about CUDA C++, as an `MlirSourceError`."""
     from numba_ptxlink._link.explain import for_kernel
 
-    # Deferred, since it imports numba-cuda-mlir, whose own import may be importing this module.
+    # Deferred: the module imports numba-cuda-mlir, and an import of numba-cuda-mlir may import this module.
     from .errors import MlirLinkError, MlirSourceError
 
     error_class = MlirSourceError if is_source_error else MlirLinkError
@@ -320,7 +327,7 @@ def _linker(_original: Any) -> Any:
 @PATCHES.replace(_DRIVER, "LinkerOptions")
 def _linker_options(original: Any) -> Any:
     """Create the options of a link without loading nvJitLink, which a single PTX does not need."""
-    # The original `__post_init__` loads nvJitLink to spell its flags; `CoreLinker` reads the attributes.
+    # The original `__post_init__` loads nvJitLink, to spell flags that `CoreLinker` does not use.
     return type(original.__name__, (original,), {"__post_init__": lambda _: None})
 
 
@@ -335,7 +342,7 @@ def _cached_file_read(original: Any, filepath: Any, *args: Any, **kwargs: Any) -
     """
     Read a link file at each link, and compare it with the manifest of an export beside it.
 
-    numba-cuda-mlir keeps the first content of a path.
+    numba-cuda-mlir itself reads a path once in a process, so that later changes of the file have no effect.
     """
     is_binary = "rb" in (*args, *kwargs.values())
     return content_of(filepath) if is_binary else original(filepath, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""Write the instructions of one function as LLVM IR text, with the types and prototypes that nvcc uses."""
+"""Build a C function as LLVM IR text: its instructions, and nvcc's types and prototype for it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Callee(NamedTuple):
         symbol: The symbol.
         result: The type of the result.
         params: The types of the parameters.
-        suffix: The text behind the arguments of a call: attributes and debug information; "" for neither.
+        suffix: The text that follows the arguments of a call: attributes and debug information; "" for
+            neither.
     """
 
     symbol: str
@@ -49,13 +50,15 @@ class FunctionBuilder:
     """
     The instructions of a function.
 
-    Symbols and types are quoted, since functions that rename them look for the quotes.
+    Symbols and struct names are quoted, as in `@"f"` and `%"struct.P"`: code that later renames or looks up
+    symbols searches for the quotes.
 
     Args:
         dialect: The spelling of pointers in the module.
 
     Attributes:
-        globals: The lines that the module needs beside the function, by the names that they define.
+        globals: The lines that the module needs outside of the function, such as declarations of functions
+            and definitions of structs, by the names that they define.
     """
 
     def __init__(self, dialect: NvvmDialect) -> None:
@@ -75,14 +78,15 @@ class FunctionBuilder:
         self._lines.append(f"  {instruction}")
 
     def emit_value(self, instruction: str) -> str:
-        """Append an *instruction*; return the name of its result."""
+        """Append an *instruction*; return the name of its result, such as "%w3"."""
         name = f"%w{next(self._numbers)}"
         self.emit(f"{name} = {instruction}")
         return name
 
     def allocate(self, ty: Type, align: int, content: str = "") -> TypedValue:
-        """Allocate memory for a value of *ty*, store *content* there unless it is "", return the address."""
-        # NVVM moves memory into registers only if the alloca is at the start of the function.
+        """Return the address of new memory for a value of *ty*; store *content* there unless it is ""."""
+        # NVVM moves memory into registers only if the alloca is at the start of the function, where `lines`
+        # puts it.
         name, pointer = f"%w{next(self._numbers)}", self.pointer(ty)
         self._allocas.append(f"  {name} = alloca {ty}, align {align}")
         if content:
@@ -98,24 +102,30 @@ class FunctionBuilder:
         self.emit("ret void" if str(ty) == "void" else f"ret {ty} {value}")
 
     def branch(self, condition: str) -> str:
-        """Begin a block that runs if the `i1` *condition* is true; return the name of the block after it."""
+        """
+        Begin a block that runs if the `i1` *condition* is true.
+
+        Returns:
+            The name of the block that runs next, and at once if *condition* is false. The caller begins it,
+            by `join` or `begin_block`.
+        """
         number = next(self._numbers)
         self.emit(f"br i1 {condition}, label %then{number}, label %after{number}")
         self.begin_block(f"then{number}")
         return f"after{number}"
 
     def join(self, after: str) -> None:
-        """End this block, and begin the block *after*."""
+        """End the current block by a jump to the block *after*, and begin that block."""
         self.emit(f"br label %{after}")
         self.begin_block(after)
 
     def call(self, callee: Callee, arguments: Iterable[TypedValue]) -> str:
         """Call *callee* with *arguments*, converted to its types; return its result, "" for void."""
-        passed = ", ".join(
+        typed_arguments = ", ".join(
             f"{param_type} {self.convert(source_type, value, param_type)}"
             for (source_type, value), param_type in zip(arguments, callee.params, strict=True)
         )
-        call = f'call {callee.result} @"{callee.symbol}"({passed}){callee.suffix}'
+        call = f'call {callee.result} @"{callee.symbol}"({typed_arguments}){callee.suffix}'
         if str(callee.result) != "void":
             return self.emit_value(call)
         self.emit(call)
@@ -126,41 +136,45 @@ class FunctionBuilder:
         return PointerType(None if self.dialect.is_opaque else target)
 
     def extract(self, ty: Type, value: str, *path: int) -> str:
-        """Return a member of the aggregate *value*: the one at the indices *path*, from the outermost."""
+        """Return the member of the aggregate *value* at *path*: (1, 0) is member 0 of member 1."""
         return self.emit_value(f"extractvalue {ty} {value}, {', '.join(map(str, path))}")
 
     def aggregate(self, ty: Type, values: Iterable[tuple[int, str]]) -> str:
-        """Return an aggregate of *values*, pairs of a member's index and value."""
-        out = "undef"
+        """Return an aggregate of *values*, pairs of a member's index and value; the rest is undefined."""
+        aggregate = "undef"
         for index, value in values:
-            out = self.emit_value(f"insertvalue {ty} {out}, {members(ty)[index]} {value}, {index}")
-        return out
+            aggregate = self.emit_value(
+                f"insertvalue {ty} {aggregate}, {members(ty)[index]} {value}, {index}"
+            )
+        return aggregate
 
     def select(self, condition: str, ty: Type, value: str) -> str:
         """Return *value*, of the type *ty*, if the `i1` *condition* is true, and zero if it is false."""
         if not members(ty):
             return self.emit_value(f"select i1 {condition}, {ty} {value}, {ty} zeroinitializer")
         # LLVM 7 cannot simplify `extractvalue` of a `select` of aggregates: select the members.
-        parts = enumerate(members(ty))
-        return self.aggregate(
-            ty,
-            ((index, self.select(condition, part, self.extract(ty, value, index))) for index, part in parts),
+        selected_members = (
+            (index, self.select(condition, member_type, self.extract(ty, value, index)))
+            for index, member_type in enumerate(members(ty))
         )
+        return self.aggregate(ty, selected_members)
 
-    def struct(self, parts: Sequence[TypedValue]) -> TypedValue:
-        """Return a struct of *parts*."""
-        llvm_type = StructType(tuple(ty for ty, _ in parts))
-        return llvm_type, self.aggregate(llvm_type, enumerate(value for _, value in parts))
+    def struct(self, typed_members: Sequence[TypedValue]) -> TypedValue:
+        """Return a struct of *typed_members*."""
+        llvm_type = StructType(tuple(ty for ty, _ in typed_members))
+        return llvm_type, self.aggregate(llvm_type, enumerate(value for _, value in typed_members))
 
     def c_type(self, ctype: c.CType, *, behind_pointer: bool = False) -> Type:
         """
         Return the type that nvcc uses for *ctype*, as a parameter, as a result and in memory.
 
-        Structs are identified types: link-time optimisation inlines a call only if the types of caller and
-        callee are equal, and a literal struct never equals an identified one. Linking also makes one type of
-        two structs that have equal members, but different names. Then the types of a caller from C++, where
-        the two stay apart, would differ. Linking never merges opaque structs, so structs *behind_pointer* are
-        opaque.
+        A struct is an identified type, such as `%"struct.P"`, as in nvcc's code: link-time optimisation
+        inlines a call only if caller and callee have equal types, and a literal struct, such as
+        `{ i32, float }`, never equals an identified one.
+
+        A struct *behind_pointer* is opaque, without members. Otherwise linking would merge two structs with
+        equal members and different names; C++ code keeps the two apart, so that its calls would have other
+        types than the callee. Opaque structs are never merged.
         """
         if isinstance(ctype, c.Void):
             return ScalarType("void")
@@ -175,26 +189,29 @@ class FunctionBuilder:
         if behind_pointer:
             self.globals.setdefault(name, f"{name} = type opaque")
         else:
+            # A use by value needs the members: it replaces an opaque definition.
             self.globals[name] = f"{name} = type {body}"
         return IdentifiedStruct(name, body)
 
     def _pointer_to(self, target: c.CType) -> PointerType:
         if isinstance(target, c.Void):
             return self.pointer(I8)
-        # The elements of an array must not be opaque.
+        # The elements of an array must not be opaque: an array type needs their size.
         return self.pointer(self.c_type(target, behind_pointer=not isinstance(target, c.Array)))
 
     def _body(self, ctype: Any, *, behind_pointer: bool) -> StructType:
         if isinstance(ctype, c.Compound):  # A struct of CUDA, such as float4.
             return StructType((read(ctype.row.ir),) * ctype.row.element_count)
         if isinstance(ctype, c.View):
+            # An address, a shape and strides; without dimensions, only the address.
             extents = (SequentialType(ctype.ndim, I64),) * (2 if ctype.ndim else 0)
             return StructType((self._pointer_to(ctype.element), *extents))
-        parts = (self.c_type(part, behind_pointer=behind_pointer) for part, _ in ctype.slots)
-        return StructType(tuple(parts), ctype.packed)
+        # The slots are the members and the padding.
+        slot_types = (self.c_type(slot, behind_pointer=behind_pointer) for slot, _ in ctype.slots)
+        return StructType(tuple(slot_types), ctype.packed)
 
     def indexed_members(self, ctype: Any) -> list[tuple[int, c.Member]]:
-        """Return the members of a struct, without padding, with their indices in the LLVM type."""
+        """Return the members of a struct with their indices in the LLVM type, which also counts padding."""
         return [(index, member) for index, (_, member) in enumerate(ctype.slots) if member is not None]
 
     def convert(self, source_type: Type, value: str, target_type: Type) -> str:
@@ -209,20 +226,19 @@ class FunctionBuilder:
             and source_type.bits
             and target_type.bits
         ):
-            if target_type.bits == 1:
-                return self.emit_value(f"icmp ne {source_type} {value}, 0")
-            # Only booleans become wider (i1 of Numba, i8 of C): no signed integer is extended with zeros.
-            operation = "trunc" if target_type.bits < source_type.bits else "zext"
-            return self.emit_value(f"{operation} {source_type} {value} to {target_type}")
-        # Convert member by member; a number or a pointer becomes the member of a struct that has only one.
+            return self._convert_integer(source_type, value, target_type)
         source_members, target_members = members(source_type), members(target_type)
-        if (len(source_members) or 1) == len(target_members):
-            extracted = (self.extract(source_type, value, index) for index in range(len(source_members)))
-            values = extracted if source_members else [value]
-            triples = zip(source_members or (source_type,), values, target_members, strict=True)
-            return self.aggregate(target_type, enumerate(self.convert(*triple) for triple in triples))
-        # Types with different numbers of members have the same bytes in memory: store one and load the
-        # other, in memory that is large enough for both.
+        if source_members and len(source_members) == len(target_members):
+            converted = (
+                self.convert(member_type, self.extract(source_type, value, index), target_members[index])
+                for index, member_type in enumerate(source_members)
+            )
+            return self.aggregate(target_type, enumerate(converted))
+        if not source_members and len(target_members) == 1:
+            # A number or a pointer becomes the only member of a struct, such as that of __half.
+            return self.aggregate(target_type, [(0, self.convert(source_type, value, target_members[0]))])
+        # Other types, such as a vector and a struct of its elements, have the same bytes in memory: store one
+        # type and load the other, in memory that has at least the size and the alignment of either.
         address = self.allocate(StructType((source_type, target_type)), 32)
         source_pointer, target_pointer = self.pointer(source_type), self.pointer(target_type)
         self.emit(f"store {source_type} {value}, {source_pointer} {self.convert(*address, source_pointer)}")
@@ -230,15 +246,22 @@ class FunctionBuilder:
             f"load {target_type}, {target_pointer} {self.convert(*address, target_pointer)}"
         )
 
+    def _convert_integer(self, source_type: ScalarType, value: str, target_type: ScalarType) -> str:
+        if target_type.bits == 1:
+            return self.emit_value(f"icmp ne {source_type} {value}, 0")
+        # Only booleans become wider, from i1 of Numba to i8 of C, so that zeros are right.
+        operation = "trunc" if target_type.bits < source_type.bits else "zext"
+        return self.emit_value(f"{operation} {source_type} {value} to {target_type}")
+
 
 class FunctionHead(NamedTuple):
     """
     The head of a C function in LLVM IR.
 
     Args:
-        definition: The text behind `define`: result, symbol and parameters, which are named %p0, %p1 and so
+        definition: The text after `define`: result, symbol and parameters, which are named %p0, %p1 and so
             on.
-        typed_symbol: The symbol with its type, as metadata refers to the function.
+        typed_symbol: The symbol after its type, as in metadata that refers to the function.
         annotations: The annotations, as operands of metadata nodes, such as `!"align", i32 65552`.
     """
 
@@ -252,8 +275,9 @@ def function_head(builder: FunctionBuilder, signature: Signature) -> FunctionHea
     result_type, result = builder.c_type(signature.result), signature.result
     types: list[Type] = []
     params: list[str] = []
-    # NVVM IR Specification, "Global Property Annotation": the lower 16 bits are the alignment, the upper ones
-    # the position: 0 for the result, 1 for the first parameter.
+    # Annotate alignments that LLVM does not derive from the type. NVVM IR Specification, "Global Property
+    # Annotation": the lower 16 bits are the alignment, and the upper 16 bits the position, which is 0 for the
+    # result and 1 for the first parameter.
     alignments = [result.align] if result.align != result.natural_align else []
     for position, (_, ctype) in enumerate(signature.params, start=1):
         llvm_type, attribute = builder.c_type(ctype), _extension(ctype, signature)
@@ -275,7 +299,11 @@ def function_head(builder: FunctionBuilder, signature: Signature) -> FunctionHea
 
 
 def _extension(ctype: c.CType, signature: Signature) -> str:
-    """Return "zeroext " or "signext " for a narrow integer of a device function; "" for other values."""
+    """
+    Return "zeroext " or "signext " for an integer below 32 bits; "" for other values.
+
+    Kernels have no such attributes: their parameters come from memory, and not from registers.
+    """
     if signature.kernel or not isinstance(ctype, c.Scalar) or not ctype.extension:
         return ""
     return f"{ctype.extension} "

@@ -1,7 +1,8 @@
 """
-Convert values between C and the calling convention of a compiler.
+Convert values between C and the calling convention of a front end's compiler.
 
-In all conventions, each member of a tuple is a parameter of its own, and a record is passed by its address.
+In all of these conventions, each member of a tuple is a parameter of its own, and a record, which is Numba's
+type of a struct, is passed by its address.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ class Convention(abc.ABC):
     """
     The calling convention of a compiler's functions.
 
-    A value has a C type *ctype* and a Numba type *ty*. *c_llvm_type* is the LLVM type that nvcc uses for the
-    C type, *numba_llvm_type* the one that the compiler uses for the Numba type.
+    Each value has two types: a C type *ctype*, for which nvcc uses the LLVM type *c_llvm_type*, and a Numba
+    type *ty*, for which the compiler uses the LLVM type *numba_llvm_type*. A value itself is text: the name
+    or the constant in LLVM IR.
 
     Args:
         builder: The builder of the wrapper that calls a function.
@@ -34,7 +36,7 @@ class Convention(abc.ABC):
     types: Any
     """The compiler's module of types."""
     spreads_structs: bool
-    """Whether complex numbers, vectors and optional values are spread over parameters, like tuples."""
+    """Whether each member of a complex number, vector or optional value is a parameter of its own, too."""
 
     def __init__(self, builder: FunctionBuilder) -> None:
         self.builder = builder
@@ -45,40 +47,40 @@ class Convention(abc.ABC):
         Call *callee*, whose result has the Numba type *ty*.
 
         Returns:
-            The name of an `i1` that is true if an error occurred, "" if none can occur; and the results, as
-            `results` yields them.
+            The name of an `i1` that is true if an error occurred, "" if *callee* cannot fail; and the results
+            of the call, as `results` yields them.
         """
 
     @abc.abstractmethod
     def results(self, ty: Any, numba_llvm_type: Type, value: str) -> Iterator[TypedValue]:
-        """Yield the results for the Numba type *ty*: the members of tuples, or *value* itself."""
+        """Yield *value*, which *callee* returned; for a tuple, its members, also those of nested tuples."""
 
     @abc.abstractmethod
     def stride_unit(self, ctype: c.View, ty: Any) -> int:
-        """Return the unit of the strides of the array type *ty*, in bytes."""
+        """Return the unit in which the compiler counts strides of the array type *ty*, in bytes."""
 
     @abc.abstractmethod
     def leading_array_arguments(self, data: TypedValue, itemsize: int, shape: list[str]) -> list[TypedValue]:
         """
-        Return the arguments of an array that precede those of its shape and strides.
+        Return the arguments that the compiler's functions take for an array before its shape and strides.
 
         Args:
             data: The address of the first element.
             itemsize: The size of an element in bytes.
-            shape: The number of elements in each dimension.
+            shape: The number of elements in each dimension, as values in LLVM IR.
         """
 
     @abc.abstractmethod
     def locate_array_parts(self, numba_llvm_type: Type, value: str, unit: int) -> tuple[TypedValue, int]:
         """
-        Return the address of the first element of the array *value*, and the index of the member "shape".
+        Return the address of the first element of the array *value*, and the index of its member "shape".
 
-        The next member contains the strides, in units of *unit* bytes.
+        The strides are the member after the shape; *unit* is their unit in bytes, and that of offsets.
         """
 
     @classmethod
     def holds_record(cls, ty: Any) -> bool:
-        """Return whether values of the Numba type *ty* contain addresses of records."""
+        """Return whether a value of the Numba type *ty* is or contains a record, and so its address."""
         if isinstance(ty, cls.types.BaseTuple):
             return any(map(cls.holds_record, ty.types))
         if isinstance(ty, cls.types.Optional):
@@ -89,26 +91,24 @@ class Convention(abc.ABC):
         """Return *value*, of the C type *ctype*, as arguments of the Numba type *ty*."""
         builder, c_llvm_type = self.builder, self.builder.c_type(ctype)
         if isinstance(ty, self.types.BaseTuple):
-            return [
-                argument
-                for (index, member), member_ty in zip(builder.indexed_members(ctype), ty.types, strict=True)
-                for argument in self.from_c(
-                    member.type, member_ty, builder.extract(c_llvm_type, value, index)
-                )
-            ]
+            arguments: list[TypedValue] = []
+            for (index, member), member_ty in zip(builder.indexed_members(ctype), ty.types, strict=True):
+                member_value = builder.extract(c_llvm_type, value, index)
+                arguments += self.from_c(member.type, member_ty, member_value)
+            return arguments
         if isinstance(ty, self.types.Record):
-            # Compilers assume that a record is aligned to 16 bytes, and load a field by its natural alignment
-            # if the offset is a multiple of that, even in a packed record.
+            # The compilers assume that a record is aligned to 16 bytes: they load a field at a multiple of
+            # its natural alignment by an aligned instruction, even in a packed record.
             return [builder.allocate(c_llvm_type, 16, value)]
         if isinstance(ctype, c.View):
             return self._array_from_c(ctype, ty, value)
         if isinstance(ty, self.types.Optional):
             (value_index, member), (flag_index, _) = builder.indexed_members(ctype)
-            parts_of_value = self.from_c(
+            value_arguments = self.from_c(
                 member.type, ty.type, builder.extract(c_llvm_type, value, value_index)
             )
-            parts = [*parts_of_value, (I8, builder.extract(c_llvm_type, value, flag_index))]
-            return parts if self.spreads_structs else [builder.struct(parts)]
+            arguments = [*value_arguments, (I8, builder.extract(c_llvm_type, value, flag_index))]
+            return arguments if self.spreads_structs else [builder.struct(arguments)]
         if isinstance(ctype, c.Compound) and self.spreads_structs:
             return [
                 (member_type, builder.extract(c_llvm_type, value, index))
@@ -117,7 +117,14 @@ class Convention(abc.ABC):
         return [(c_llvm_type, value)]
 
     def to_c(self, ctype: c.CType, ty: Any, results: Iterator[TypedValue]) -> str:
-        """Return *results*, the results of a function of the Numba type *ty*, as one value of the C type."""
+        """
+        Return the result of a call as a value of the C type *ctype*; "" for void.
+
+        Args:
+            ctype: The C type of the result.
+            ty: The Numba type of the result.
+            results: The values that `results` yields. A tuple takes those of its members from the iterator.
+        """
         builder, c_llvm_type = self.builder, self.builder.c_type(ctype)
         if isinstance(ctype, c.Void):
             return ""
@@ -131,7 +138,9 @@ class Convention(abc.ABC):
                 ),
             )
         numba_llvm_type, value = next(results)
+        # In a tuple of different types, numba-cuda returns a record by value, as an array of bytes.
         if isinstance(ty, self.types.Record) and isinstance(numba_llvm_type, PointerType):
+            # The address may have any alignment: a record may be an element of an array of packed records.
             address = builder.convert(numba_llvm_type, value, builder.pointer(c_llvm_type))
             return builder.emit_value(
                 f"load {c_llvm_type}, {builder.pointer(c_llvm_type)} {address}, align 1"
@@ -143,18 +152,20 @@ class Convention(abc.ABC):
         return builder.convert(numba_llvm_type, value, c_llvm_type)
 
     def _array_from_c(self, ctype: c.View, ty: Any, value: str) -> list[TypedValue]:
+        """Return C's struct *value*, of an address, a shape and strides, as the arguments of an array."""
         builder, c_llvm_type, unit = self.builder, self.builder.c_type(ctype), self.stride_unit(ctype, ty)
         data = members(c_llvm_type)[0], builder.extract(c_llvm_type, value, 0)
         shape = [builder.extract(c_llvm_type, value, 1, axis) for axis in range(ctype.ndim)]
         if ty.layout in "CF":
-            # Compute the strides from the shape: this saves loads, and NVVM can optimise. The innermost
-            # dimension is the last in C order, and the first in Fortran order.
+            # Compute the strides of a contiguous array from the shape: this saves loads, and lets NVVM
+            # optimise. The innermost dimension is the last in C order, and the first in Fortran order.
             strides, stride = [], str(ctype.element.size // unit)
             for extent in shape[::-1] if ty.layout == "C" else shape:
                 strides.append(stride)
                 stride = builder.emit_value(f"mul i64 {stride}, {extent}")
             strides = strides[::-1] if ty.layout == "C" else strides
         else:
+            # C's strides are in bytes.
             strides = [builder.extract(c_llvm_type, value, 2, axis) for axis in range(ctype.ndim)]
             if unit > 1:
                 strides = [builder.emit_value(f"sdiv exact i64 {stride}, {unit}") for stride in strides]
@@ -162,6 +173,7 @@ class Convention(abc.ABC):
         return [*self.leading_array_arguments(data, ctype.element.size, shape), *shape_and_strides]
 
     def _array_to_c(self, ctype: c.View, ty: Any, numba_llvm_type: Type, value: str) -> str:
+        """Return the array *value* as C's struct of an address, a shape, and strides in bytes."""
         builder, c_llvm_type, unit = self.builder, self.builder.c_type(ctype), self.stride_unit(ctype, ty)
         typed_address, shape_index = self.locate_array_parts(numba_llvm_type, value, unit)
         address_type, *extent_types = members(c_llvm_type)
@@ -170,7 +182,7 @@ class Convention(abc.ABC):
             for index in (shape_index, shape_index + 1)
         )
         strides = [builder.emit_value(f"mul i64 {stride}, {unit}") for stride in strides]
-        # Views without dimensions have neither shape nor strides, so `extent_types` is empty then.
+        # Without dimensions, C's struct has neither shape nor strides, and `extent_types` is empty.
         extents = (
             builder.aggregate(array_type, enumerate(values))
             for array_type, values in zip(extent_types, (shape, strides), strict=False)
@@ -180,7 +192,7 @@ class Convention(abc.ABC):
         )
 
     def _optional_to_c(self, ctype: c.CType, ty: Any, numba_llvm_type: Type, value: str) -> str:
-        """Return an optional *value* as C's struct of the value and a flag; the value is zero for None."""
+        """Return an optional *value* as C's struct of the value and a flag; for None, both are zero."""
         builder, c_llvm_type = self.builder, self.builder.c_type(ctype)
         data_type, flag_type = members(numba_llvm_type)
         (value_index, member), (flag_index, _) = builder.indexed_members(ctype)
@@ -193,7 +205,7 @@ class Convention(abc.ABC):
             return builder.aggregate(
                 c_llvm_type, [(value_index, self.to_c(member.type, ty.type, selected)), flag]
             )
-        # The address of a record is null for None, and must not be loaded.
+        # The address of a record is null for None: load the record only in a block that runs for a value.
         slot_type = members(c_llvm_type)[value_index]
         pointer_type, slot = builder.allocate(slot_type, 16, "zeroinitializer")
         after = builder.branch(condition)

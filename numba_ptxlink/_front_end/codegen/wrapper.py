@@ -1,8 +1,9 @@
 """
-Generate wrappers with the C ABI: functions with nvcc's prototype that call a compiled Python function.
+Generate wrappers: functions with nvcc's prototype (the C ABI) that each call a compiled Python function.
 
-The function itself cannot have the C ABI, because a compiler's calling convention has features that C lacks,
-such as a status for `raise`. The wrapper handles the status, and NVVM inlines the function into it.
+A front end's compiler does not give the Python function itself the C ABI: its calling convention has features
+that C lacks, such as a status for `raise`. The wrapper handles the status, and NVVM inlines the function into
+it.
 """
 
 from __future__ import annotations
@@ -24,14 +25,16 @@ if TYPE_CHECKING:
     from .builder import TypedValue
     from .convention import Convention
 
-# Functions with more LLVM instructions are inlined into the wrapper only if NVVM decides so.
+# The wrapper of a smaller function is always inlined into its callers; of a larger one, if NVVM decides so.
+# The limit, an estimate, keeps large functions from being copied to each call.
 _MAX_INLINED_INSTRUCTIONS = 1000
-# The names of launch bounds in NVVM's annotations, in the order of `launch_bounds` of `cuda.jit`.
+# NVVM's annotations for launch bounds, in the order of `launch_bounds` of `cuda.jit`: threads in a block,
+# blocks on a multiprocessor, blocks in a cluster.
 _BOUND_NAMES = ("maxntidx", "minctasm", "cluster_max_blocks")
 # A metadata node, such as `!7 = !{i32 1}`.
 _NODE = re.compile(r"^!(\d+) = ", re.MULTILINE)
-# Debug information: the function's node behind its head, and fields of that node, such as
-# `distinct !DISubprogram(name: "f", linkageName: "_Z1f", line: 5, ...)`.
+# Debug information: a function's head ends in the number of its node, `!dbg !5`. The node is, for example,
+# `!5 = distinct !DISubprogram(name: "f", linkageName: "_Z1f", line: 5, ...)`.
 _SUBPROGRAM = re.compile(r"!dbg !(\d+)")
 _LINE = re.compile(r"\bline: (\d+)")
 _NAMES = re.compile(r'\b(name|linkageName): "[^"]*"')
@@ -50,7 +53,7 @@ def wrap(
     launch_bounds: int | tuple[int, ...] | None = None,
 ) -> str:
     """
-    Return the LLVM IR of *module* with a wrapper, which has *signature* and calls the function *symbol*.
+    Return *module* with a wrapper added, a function with *signature* that calls the function *symbol*.
 
     Args:
         module: The Python function as LLVM IR.
@@ -58,9 +61,9 @@ def wrap(
         signature: The C signature of the wrapper.
         numba_signature: The Numba types of its parameters and result.
         convention: The calling convention of the Python function.
-        dialect: The spelling of pointers; `NvvmDialect.convert` converts the rest of the module.
-        abi: The effect of an error.
-        inline: Whether NVVM may inline the Python function into the wrapper.
+        dialect: The spelling of pointers in *module*, which the wrapper uses, too.
+        abi: The options of the ABI, of which `on_error` is used: the effect of an error.
+        inline: Whether NVVM may inline the Python function into the wrapper, and the wrapper into callers.
         launch_bounds: For a kernel, the maximum number of threads in a block, or a tuple as for `cuda.jit`.
     """
     builder = FunctionBuilder(dialect)
@@ -68,7 +71,7 @@ def wrap(
     callee, attributes, instruction_count = _read_callee(module, symbol)
     first_number = 1 + max((int(number) for number in _NODE.findall(module)), default=-1)
     debug_head, debug_call, debug_nodes = _debug_location(module, attributes, signature.name, first_number)
-    # Without inlining, the address of a returned record may point into a frame that has ended.
+    # A record is returned by address. Without inlining, that may be in the function's frame, which has ended.
     inlining = " alwaysinline" if inline or convention.holds_record(result) else ""
     callee_convention = convention(builder)
     arguments = _arguments(callee_convention, signature, numba_signature.args)
@@ -76,8 +79,7 @@ def wrap(
         callee._replace(suffix=f"{inlining}{debug_call}"), arguments, result
     )
     result_type = builder.c_type(signature.result)
-    # The flag is "" if the function cannot fail.
-    if failure_flag:
+    if failure_flag:  # "" if the function cannot fail.
         after = builder.branch(failure_flag)
         if abi.on_error == "trap":
             builder.globals["llvm.trap"] = 'declare void @"llvm.trap"()'
@@ -86,9 +88,9 @@ def wrap(
         builder.begin_block(after)
     builder.emit_return(result_type, callee_convention.to_c(signature.result, result, results))
     passed_types = (signature.result, *(ctype for _, ctype in signature.params))
-    # Inline a device function's wrapper into its callers. NVVM alone would not inline all: its cost model
-    # counts the instructions that unpack arguments, which inlining removes. Structs with unaligned members
-    # can only be passed by inlining.
+    # Inline a small device function's wrapper into its callers, which NVVM alone would not always do: its
+    # cost model counts the instructions that unpack arguments, which inlining removes. NVVM passes structs
+    # with unaligned members wrongly (see `unaligned_member`), unless the call is inlined.
     is_inlined = not signature.kernel and (
         (inline and instruction_count < _MAX_INLINED_INSTRUCTIONS) or any(map(unaligned_member, passed_types))
     )
@@ -112,7 +114,7 @@ def wrap(
 
 
 def _arguments(convention: Convention, signature: Signature, types: Sequence[Any]) -> list[TypedValue]:
-    """Return the parameters of *signature*, converted to arguments of the Numba types *types*."""
+    """Return the parameters of the wrapper, converted to arguments of the Numba types *types*."""
     arguments: list[TypedValue] = []
     builder = convention.builder
     for number, ((_, ctype), ty) in enumerate(zip(signature.params, types, strict=True)):
@@ -129,24 +131,30 @@ def _arguments(convention: Convention, signature: Signature, types: Sequence[Any
 
 
 def _read_callee(module: str, symbol: str) -> tuple[Callee, str, int]:
-    """Return the function *symbol* of *module*, the text behind its parameters, and its instruction count."""
+    """Return the function *symbol* of *module*, the text after its parameters, and its instruction count."""
     # The definition, such as `define i32 @"f"(i32 %x) !dbg !5 {`.
     definition = rf'^define ([^@\n]*)@"?{re.escape(symbol)}"?\('
     _, result, text = re.split(definition, module, maxsplit=1, flags=re.MULTILINE)
     head, *body = text[: text.index("\n}")].split("\n")
     params, attributes = llvm_types.split(head)
     callee = Callee(symbol, llvm_types.read(result), list(map(llvm_types.read, params)), "")
+    # Instructions are indented, and labels are not.
     return callee, attributes, sum(line.startswith("  ") for line in body)
 
 
 def _llvm_used(typed_symbol: str, dialect: NvvmDialect) -> str:
-    """Return the variable `llvm.used`, without which link-time optimisation drops an unreferenced kernel."""
+    """
+    Return the definition of `llvm.used`, a list of the functions that optimisers must keep.
+
+    A kernel is called from the host only: link-time optimisation would drop it.
+    """
     pointer = dialect.pointer("i8")
     element = typed_symbol if dialect.is_opaque else f"{pointer} bitcast ({typed_symbol} to {pointer})"
     return f'@"llvm.used" = appending global [1 x {pointer}] [{element}], section "llvm.metadata"'
 
 
 def _kernel_annotations(launch_bounds: int | tuple[int, ...] | None) -> list[str]:
+    """Return the annotations that make a function a kernel, and give it *launch_bounds*."""
     bounds = (launch_bounds,) if isinstance(launch_bounds, int) else launch_bounds or ()
     return [
         '!"kernel", i32 1',
@@ -156,14 +164,15 @@ def _kernel_annotations(launch_bounds: int | tuple[int, ...] | None) -> list[str
 
 def _debug_location(module: str, attributes: str, name: str, first_number: int) -> tuple[str, str, list[str]]:
     """
-    Return the wrapper's debug information: text behind its head, text behind its call, and new nodes.
+    Return the wrapper's debug information: text after its head, text after its call, and new metadata nodes.
 
     Without it, the call in the wrapper has no line, and LLVM drops the lines of a function that is inlined
-    into such a call. If the Python function has no debug information, all parts are empty.
+    into such a call. If the Python function has no debug information, the texts are "", and there are no
+    nodes.
 
     Args:
         module: The module of the Python function.
-        attributes: The text behind the Python function's parameters.
+        attributes: The text after the Python function's parameters.
         name: The wrapper's symbol.
         first_number: The number of the first new metadata node.
     """
@@ -172,6 +181,7 @@ def _debug_location(module: str, attributes: str, name: str, first_number: int) 
     line = _LINE.search(scope[1]) if scope else None
     if scope is None or line is None:
         return "", "", []
+    # The new nodes are a copy of the Python function's node with the wrapper's name, and a line in it.
     renamed = _NAMES.sub(lambda field: f'{field[1]}: "{name}"', scope[1])
     location = f"!DILocation(line: {line[1]}, column: 1, scope: !{first_number})"
     return f" !dbg !{first_number}", f", !dbg !{first_number + 1}", [renamed, location]

@@ -1,8 +1,8 @@
 """
-The table of all patches of numba-cuda, joined from those of each module.
+The table of all patches of numba-cuda, joined from the tables of the modules here.
 
-The plugin applies it after imports of its modules, the documentation shows it, and a test compares the source
-of each patched function with the one that the patch was written for.
+The plugin applies each patch once the patched module of numba-cuda is imported. The documentation lists the
+patches, and a test compares the source of each patched function with that for which its patch was written.
 """
 
 from __future__ import annotations
@@ -21,4 +21,4 @@ TABLE = (
     *disk_cache.PATCHES,
     *cpu_device.PATCHES,
 )
-"""The patches, by purpose."""
+"""The patches, grouped by purpose."""

@@ -1,7 +1,8 @@
 """
-Patch `cuda.compile` to use the C ABI of this package if `abi_info` requires it, and add features.
+Patch `cuda.compile` to give functions this package's C ABI, and numba-cuda to compile exported functions.
 
-The features are a common error model, prototypes as in C, and records behind pointers.
+`cuda.compile` gives functions the C ABI if `abi_info=` is passed. Exported functions need the error model of
+their callers, prototypes as in C, and pointers to records.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from numba_ptxlink.errors import ExportError
 from .driverless import current_cc
 
 C_ABI = PatchTable("C ABI")
-"""The patches that an export applies, too."""
+"""The patches that the plugin applies, and that an export applies without the plugin, too."""
 PATCHES = PatchTable("C ABI")
+"""The patches that only the plugin applies."""
 
-# As in C++, narrower integers are extended to the size of a register.
+# As nvcc does, extend narrower results to 32 bits, the size of a register.
 _REGISTER_BITS = 32
-# Numba compiles a subroutine once for the process, with the options of the first caller. The table has a
-# compiled subroutine for each set of options.
+# Numba's tables of compiled subroutines (functions of its own library), by error checks and options of the
+# caller. Numba itself has one table, so that all callers would get the code that was compiled for the first.
 _subroutines: dict[tuple[bool, str], dict[Any, Any]] = {}
 
 
@@ -35,6 +37,7 @@ def _compile(original: Any, *args: Any, **kwargs: Any) -> Any:
     bound = inspect.signature(original).bind(*args, **kwargs)
     bound.apply_defaults()
     arguments = bound.arguments
+    # The function may be marked by `@udf`.
     arguments["pyfunc"] = choice.unwrap_marked(arguments["pyfunc"])
     arguments["cc"] = arguments["cc"] or current_cc()
     if arguments["abi_info"] is not None:
@@ -42,6 +45,7 @@ def _compile(original: Any, *args: Any, **kwargs: Any) -> Any:
         from numba_ptxlink._export import cuda_compile
 
         arch = Arch.of(arguments["cc"])
+        # The result is None if numba-cuda compiles this function itself.
         code = cuda_compile.compile_c_abi("numba-cuda", arguments, lambda _: arch, always=False)
         if code is not None:
             return code
@@ -67,18 +71,19 @@ def _make_subtarget(original: Any, targetctx: Any, flags: Any) -> Any:
     checked = current_context().checked
     if checked is None:
         return original(targetctx, flags)
+    # Numba has two error models: "python" raises an error for a division by zero, "numpy" does not.
     if checked:
         flags.error_model = "python"
     elif not flags.is_set("error_model"):
-        # A subroutine has new flags, with Python's error model: inherit the error model of its caller.
-        inherited = isinstance(targetctx.error_model, PythonErrorModel)
-        flags.error_model = "python" if inherited else "numpy"
+        # A subroutine has new flags, with the default "python": inherit the error model of its caller.
+        raises_errors = isinstance(targetctx.error_model, PythonErrorModel)
+        flags.error_model = "python" if raises_errors else "numpy"
     context = original(targetctx, flags)
-    # Subroutines keep the table of their function's context, since their own flags lack its options.
+    # The flags of a subroutine lack the compiler's options: it keeps the table of the function that calls it.
     if hasattr(flags, "nvvm_options"):
         context.cached_internal_func = _subroutines.setdefault((checked, flags.summary()), {})
     if checked:
-        # fastmath would select the approximate division, which does not check the divisor.
+        # With fastmath, numba-cuda would use its approximate division, which does not check the divisor.
         context.fastmath = False
     return context
 
@@ -94,7 +99,8 @@ def _lower_inst(original: Any, self: Any, inst: Any) -> None:
     """Record the lines that raise, for headers and manifests; reject float16 constants."""
     if current_context().checked is not None:
         _check_half_constant(self, inst)
-    # numba-cuda's own C calling convention has no exceptions.
+    # The call helper lists the exceptions that the function raises; that of numba-cuda's own C convention has
+    # no list, since functions do not return errors there.
     exceptions = getattr(self.call_helper, "exceptions", ())
     earlier_count = len(exceptions)
     original(self, inst)
@@ -104,9 +110,10 @@ def _lower_inst(original: Any, self: Any, inst: Any) -> None:
 
 def _check_half_constant(lower: Any, inst: Any) -> None:
     """
-    Check that *inst* reads no float16 of a global, a closure, a tuple or a default argument.
+    Check that *inst* reads no float16 constant, also in a tuple: a global, a closure or a default argument.
 
-    numba-cuda's float16 is an integer in LLVM IR, for which numba-cuda writes a float, and NVVM rejects that.
+    In LLVM IR, numba-cuda represents a float16 by an integer, but writes such a constant as a float, which
+    NVVM rejects.
 
     Raises:
         ExportError: *inst* reads such a float16.
@@ -151,7 +158,7 @@ def _c_convention(original: Any) -> Any:
             if _is_none(restype):
                 return ir.FunctionType(ir.VoidType(), function_type.args)
             if isinstance(return_type, ir.IntType) and return_type.width < _REGISTER_BITS:
-                # For `decorate_function`.
+                # `decorate_function`, which gets no Numba type, reads this attribute.
                 function_type.extension = "signext" if getattr(restype, "signed", False) else "zeroext"
             return function_type
 
@@ -187,9 +194,9 @@ def _is_none(restype: Any) -> bool:
 @C_ABI.around("numba.cuda.core.base", "BaseContext.get_function")
 def _get_function(original: Any, self: Any, fn: Any, sig: Any, *args: Any, **kwargs: Any) -> Any:
     """
-    Access pointers to records, booleans, and tuples of booleans; reject the truth value of a float16.
+    Access records, booleans and tuples of booleans by pointers; reject the truth value of a float16.
 
-    numba-cuda fails for types whose representations in memory and in registers differ.
+    numba-cuda fails for pointers to types whose representations in memory and in registers differ.
     """
     from numba.cuda import types
     from numba.cuda.core.base import _wrap_impl
@@ -205,18 +212,20 @@ def _get_function(original: Any, self: Any, fn: Any, sig: Any, *args: Any, **kwa
 
 
 def _key_of(fn: Any, sig: Any) -> Any:
-    """Return the function under which numba-cuda registers the implementations of *fn*."""
+    """Return the key by which numba-cuda finds the implementations of *fn*, such as `operator.getitem`."""
     from numba.cuda import types
 
     return fn.get_impl_key(sig) if isinstance(fn, types.Callable) else fn
 
 
 def _load_from_pointer(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    """Lower `pointer[index]`: load an element, and convert it to its representation in registers."""
     pointer, index = args
     return context.unpack_value(builder, sig.args[0].dtype, builder.gep(pointer, [index]))
 
 
 def _store_to_pointer(context: Any, builder: Any, sig: Any, args: Any) -> None:
+    """Lower `pointer[index] = value`: convert *value* to its representation in memory, and store it."""
     pointer, index, value = args
     context.pack_value(builder, sig.args[0].dtype, value, builder.gep(pointer, [index]))
 

@@ -1,7 +1,8 @@
 """
-`@cuda.jit(cache=True)` for kernels with link files, and with every option in the key.
+Let `@cuda.jit(cache=True)` store kernels with link files, and put every option into their keys.
 
-Kernels stay in numba-cuda's index of a function, whose keys are extended by the inputs that they lack.
+numba-cuda stores the kernels of each Python function in files with an index. Here, the keys of the index are
+extended by the inputs that they lack; see `_front_end.disk_keys`.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ def _enable_caching(original: Any, self: Any) -> None:
     original(self)
     options = dict(self.targetoptions)
     cache_notes = notes(self._cache)
-    # Copy the list, since compiling adds files of numba-cuda to it.
+    # Copy the list, since a compilation adds numba-cuda's own files to it.
     cache_notes.link = tuple(options.pop("link", None) or ())
+    # Extensions are objects that prepare arguments of launches; the compiled code does not depend on them.
     cache_notes.options = {name: value for name, value in options.items() if name != "extensions"}
 
 
@@ -35,7 +37,8 @@ def _load_overload(original: Any, self: Any, sig: Any, target_context: Any) -> A
     disk_keys.look_up(self, cache_notes.options, cache_notes.link, source_options)
     kernel = original(self, sig, target_context)
     if kernel is not None:
-        # The kernel is linked again for a device of another architecture.
+        # The stored kernel has a cubin for one architecture. To link it again for a device of another one, it
+        # needs the files.
         library = kernel._codelibrary
         library._linking_files = {*library._linking_files, *cache_notes.link}
     return kernel
@@ -66,8 +69,10 @@ def _save_overload(original: Any, self: Any, sig: Any, kernel: Any) -> None:
         return
     library = kernel._codelibrary
     linked = library._linking_files
+    # NRT_LIBRARY, Numba's memory manager, is numba-cuda's own file, which it stores with a kernel.
     if not disk_keys.describes_kernel(self, linked - {NRT_LIBRARY}):
         return
+    # numba-cuda raises an error for a kernel with other link files.
     library._linking_files = linked & {NRT_LIBRARY}
     try:
         original(self, sig, kernel)

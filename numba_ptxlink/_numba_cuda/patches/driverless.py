@@ -1,4 +1,4 @@
-"""Compile device code without a driver, and for the requested architecture."""
+"""Compile device code with numba-cuda without a driver, for the requested architecture."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._numba_cuda.context import current_context, notes, override
 
 DRIVERLESS = PatchTable("driverless")
-"""The patches to compile device functions without a driver; `_plugin.py` and each export apply them."""
+"""The patches that the plugin applies, and that an export applies without the plugin, too."""
 
 
 def current_cc() -> tuple[Any, ...]:
@@ -26,19 +26,21 @@ def current_cc() -> tuple[Any, ...]:
         cc = tuple(api.get_current_device().compute_capability)
     except (CudaSupportError, CudaDriverError):
         return tuple(compiler._default_cc(None))
-    # From 9.0 on, devices have features of their architecture alone, such as those of sm_90a.
+    # From 9.0 on, the letter selects features that only this architecture has, such as those of sm_90a.
     return (cc[0], cc[1], "a" if cc >= (9, 0) else "")
 
 
 def requested_cc() -> tuple[Any, ...]:
     """
-    Return the compute capability of the function that is being compiled, or major and minor of `current_cc`.
+    Return the compute capability that the function in compilation is compiled for.
 
-    numba-cuda's dispatcher compiles for the device without the letter, too.
+    If no function is being compiled, the result is that of the device as (major, minor), without a letter: so
+    numba-cuda's dispatcher compiles for the device.
     """
     from numba.cuda.core.targetconfig import ConfigStack
 
-    # Numba's own helper functions, from `compile_subroutine`, have flags without a compute capability.
+    # The innermost compilation comes last. Numba's own helper functions, which `compile_subroutine` compiles,
+    # have flags without a compute capability.
     ccs = (getattr(flags, "compute_capability", None) for flags in reversed(ConfigStack()._stk._stack))
     return next((tuple(cc) for cc in ccs if cc), current_cc()[:2])
 
@@ -46,9 +48,9 @@ def requested_cc() -> tuple[Any, ...]:
 @DRIVERLESS.around("numba.cuda.dispatcher", "get_current_device")
 def _get_current_device(original: Any) -> Any:
     """
-    Return a device with the requested compute capability; the current device if none is requested.
+    Return an object with the requested compute capability; the current device if no capability is requested.
 
-    numba-cuda compiles a device function for the current device, also when another function calls it.
+    numba-cuda compiles a device function for the current device, also if the caller is for another GPU.
     """
     cc = current_context().cc
     return original() if cc is None else SimpleNamespace(compute_capability=cc)
@@ -56,15 +58,14 @@ def _get_current_device(original: Any) -> Any:
 
 @DRIVERLESS.around("numba.cuda.dispatcher", "CUDADispatcher.compile_device")
 def _compile_device(original: Any, self: Any, args: Any, return_type: Any = None) -> Any:
-    """Compile a device function for the requested architecture, again if its code is for another one."""
+    """Compile a device function for the requested architecture, again if its code is for another GPU."""
     from numba.cuda.compiler import CUDACompileResult
 
-    # `variant`, in this package's notes on a library, is the pair for which its code was compiled.
+    # The architecture, and whether to check divisions and indices: `variant` has both for compiled code.
     cc, checked = requested_cc(), current_context().checked
     existing = self.overloads.get(args)
     if isinstance(existing, CUDACompileResult) and notes(existing.library).variant != (cc, checked):
-        # The existing code was compiled for another architecture, or differs from the requested code in
-        # whether it checks divisions and indices.
+        # Forget the existing code, or numba-cuda would return it. The result's type stays: callers have it.
         del self.overloads[args]
         self.targetctx.remove_user_function(existing.entry_point)
         return_type = existing.signature.return_type
@@ -83,12 +84,13 @@ def _compile_device(original: Any, self: Any, args: Any, return_type: Any = None
 
 @DRIVERLESS.around("numba.cuda.dispatcher", "_DispatcherBase.get_overload")
 def _get_overload(original: Any, self: Any, sig: Any) -> Any:
-    """Lower a call of a device function to its code for the architecture of the caller."""
+    """Let a call of a device function reach its code for the architecture of the caller."""
     from numba.cuda.compiler import CUDACompileResult
     from numba.cuda.core import sigutils
 
     args = tuple(sigutils.normalize_signature(sig)[0])
-    # The code that was compiled when the call was typed may have been replaced meanwhile.
+    # Types were inferred earlier, and compiled the function then. Another compilation may have replaced the
+    # code since: compile it again if so.
     if isinstance(self.overloads.get(args), CUDACompileResult):
         self.compile_device(args)
     return original(self, sig)

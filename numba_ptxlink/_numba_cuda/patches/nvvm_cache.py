@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._config import config
 from numba_ptxlink._front_end.nvvm_unit import compilation_unit
 from numba_ptxlink._front_end.patch import PatchTable
-from numba_ptxlink._numba_cuda.context import DEBUG_VERSION, current_context
+from numba_ptxlink._numba_cuda.context import current_context, with_nvrtc_debug_version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,19 +16,20 @@ if TYPE_CHECKING:
 PATCHES = PatchTable("cache")
 
 
-# Patched in the module that uses it, since the module nvvm is imported before the plugin.
+# Patched where `numba.cuda.codegen` uses it: the module nvvm may be imported before the plugin is active.
 @PATCHES.replace("numba.cuda.codegen", "nvvm.CompilationUnit")
 def _compilation_unit(original: Any) -> Any:
     """
     Read NVVM's output from the cache, and show its warnings again.
 
-    If NVVM refuses the code, the error contains its log. Unoptimised code is compiled in a child process,
-    since it alters the code that NVVM compiles later.
+    If NVVM refuses the code, the error contains its log. Unoptimised code is compiled in a child process:
+    after such a call, NVVM generates other code for the rest of the process.
     """
     return compilation_unit(original, _fail, _normalize)
 
 
 def _fail(unit: Any, _step: str, status: int) -> None:
+    """Raise numba-cuda's error for libNVVM's *status*, with the log of *unit*."""
     from numba.cuda.cudadrv.nvvm import nvvmError
 
     error = nvvmError(status)
@@ -37,6 +38,7 @@ def _fail(unit: Any, _step: str, status: int) -> None:
 
 
 def _normalize(text: str) -> str:
+    """Return a module's text for the key of the cache; `llvm_strs` has already renamed the symbols."""
     from numba_ptxlink._numba_cuda.stable_names import QuotedModule
 
     return QuotedModule(text).normalized_text({})
@@ -44,7 +46,7 @@ def _normalize(text: str) -> str:
 
 @PATCHES.around("numba.cuda.codegen", "nvvm.NVVM.check_options")
 def _check_options(original: Any, self: Any, options: Sequence[Any]) -> bool:
-    """Check options for unoptimised code in a child process, since they alter NVVM's later code."""
+    """Check options for unoptimised code in a child process: NVVM would generate other code afterwards."""
     from numba_ptxlink._tools import nvvm
 
     texts = tuple(option.decode() if isinstance(option, bytes) else option for option in options)
@@ -57,7 +59,7 @@ def _check_options(original: Any, self: Any, options: Sequence[Any]) -> bool:
 @PATCHES.replace("numba.cuda.codegen", "CUDACodeLibrary.llvm_strs")
 def _llvm_strs(original: Any) -> Any:
     """
-    Give a program's functions an order and names that do not depend on the process.
+    Give a program's functions an order and names that are the same in each process.
 
     Other processes then find the code in the cache.
     """
@@ -67,17 +69,15 @@ def _llvm_strs(original: Any) -> Any:
         if self._llvm_strs is None and config().cache:
             from numba_ptxlink._numba_cuda.modules import rename_program
 
-            # The driver looks up a kernel by its new name, and callers of a device function use its own name.
-            # A kernel that was created outside the patches of this package has read its name already: keep
-            # it.
-            program = rename_program(
-                self, keep_visible=self._entry_name is None or not current_context().searched_names
-            )
+            # `_kernel_init` in `first_kernel` gives a new kernel the new name, by which the driver finds it.
+            # Keep other names: a device function, without an entry, is called by its name, and a kernel that
+            # was created before the plugin was active has read its name already.
+            is_new_kernel = self._entry_name is not None and bool(current_context().searched_names)
+            program = rename_program(self, keep_visible=not is_new_kernel)
             self._llvm_strs = list(program.texts)
             self._entry_name = program.names.get(self._entry_name, self._entry_name)
         if self._llvm_strs is None:
-            # LTO refuses to link modules with different debug versions.
-            self._llvm_strs = [text.replace(*DEBUG_VERSION) for text in original.fget(self)]
+            self._llvm_strs = [with_nvrtc_debug_version(text) for text in original.fget(self)]
         return self._llvm_strs
 
     return property(llvm_strs)

@@ -1,10 +1,10 @@
 """
-The calling convention of numba-cuda-mlir, and checks for types that it misreads.
+The calling convention of numba-cuda-mlir, and checks for types whose values it misreads.
 
 Each member of a tuple is a parameter or a result of its own, records are passed and returned by address, and
-arrays are memrefs. A memref has the address of the allocated memory, an aligned address in that memory, the
-offset of the first element from the aligned address, the shape, and the strides; offset and strides are in
-elements.
+arrays are memrefs of MLIR. A memref has the address of the allocated memory, an aligned address in that
+memory, the offset of the first element from the aligned address, the shape, and the strides. Offset and
+strides count elements; those of an array of records count bytes.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from numba_ptxlink._front_end.codegen.builder import Callee, TypedValue
 
 
-# Members of a memref.
+# The indices of a memref's members.
 _ALIGNED_ADDRESS_INDEX, _OFFSET_INDEX, _SHAPE_INDEX = 1, 2, 3
 
 
 class MemrefConvention(Convention):
-    """See `Convention`, where each member is described."""
+    """The calling convention of numba-cuda-mlir; see the base class, where each member is described."""
 
     types = types
     spreads_structs = False
@@ -43,7 +43,7 @@ class MemrefConvention(Convention):
         builder, failure_flag = self.builder, ""
         has_error_param = len(callee.params) > len(arguments)
         if has_error_param:
-            # A parameter added by `errors`: the address of a byte, which the function sets after an error.
+            # `errors` has added a parameter: the address of a byte, which the function sets to 1 at an error.
             arguments = [*arguments, builder.allocate(I8, 1, "0")]
         value = builder.call(callee, arguments)
         if has_error_param:
@@ -80,7 +80,7 @@ class MemrefConvention(Convention):
 
 
 def _result_count(ty: Any) -> int:
-    """Return the number of LLVM results of a function whose result has the Numba type *ty*."""
+    """Return how many values a function returns for the Numba type *ty*; a tuple has several."""
     return sum(map(_result_count, ty.types)) if isinstance(ty, types.BaseTuple) else 1
 
 
@@ -89,8 +89,8 @@ def check_types(signature: Signature, args: Sequence[Any], result: Any) -> None:
     Check the Numba types *args* and *result* of the function of *signature*.
 
     Raises:
-        AbiError: numba-cuda-mlir would misread values of a type. Names the function, the parameter and the
-            type.
+        AbiError: numba-cuda-mlir would misread values of a type. The message names the function, the
+            parameter and the type.
     """
     labelled_types = [
         (f"parameter {name!r}", ty) for (name, _), ty in zip(signature.params, args, strict=True)
@@ -115,7 +115,7 @@ def misread_type_reason(labelled_types: Iterable[tuple[str, Any]]) -> str:
 
 
 def _misread_reason(ty: Any) -> str | None:
-    """Return why values of the Numba type *ty* would be misread, with the cure; None if they are not."""
+    """Return why values of the Numba type *ty* would be misread, with the cure; None if they would not."""
     if isinstance(ty, types.BaseTuple):
         return next(filter(None, map(_misread_reason, ty.types)), None)
     if isinstance(ty, types.Optional):
@@ -142,12 +142,15 @@ def _misread_reason(ty: Any) -> str | None:
 
 
 def _misread_array_reason(array: Any) -> str | None:
+    """Return why an array of the Numba type *array* would be misread, with the cure; None if it would not."""
     element = array.dtype
-    # In one dimension, C order and Fortran order are the same.
+    # The wrapper computes the strides of contiguous arrays itself. In one dimension, both orders are the
+    # same.
     if array.ndim == 0 or array.layout == "C" or (array.layout == "F" and array.ndim == 1):
         return _misread_reason(element) if isinstance(element, types.Record) else None
     ctype = abi.c_type(element)
-    # Each stride is a multiple of the size only if the size of an element equals its alignment.
+    # C's strides in bytes have to be multiples of the element's size. They are multiples of its alignment, so
+    # that this is certain only if both are equal.
     if ctype.size == ctype.align and not isinstance(element, (types.Complex, types.Record)):
         return None
     return (
@@ -157,6 +160,7 @@ def _misread_array_reason(array: Any) -> str | None:
 
 
 def _misread_pointee_reason(target: Any) -> str | None:
+    """Return why pointers to the Numba type *target* are misread, with the cure; None if they are not."""
     if isinstance(target, (types.Record, types.BaseTuple)):
         return (
             "points to records or tuples, for which numba-cuda-mlir reads addresses; take an array, "

@@ -1,8 +1,8 @@
 """
-End functions at errors: return zero from the exported function, or trap.
+End the functions of an LLVM module at errors: return zero, or trap.
 
-Code of numba-cuda-mlir writes to a variable when an error occurs, and continues. Here each such write is
-replaced by a return, and callers return, too.
+Code of numba-cuda-mlir writes to a variable when an error occurs, and continues. Here, each such write is
+replaced by a return, and callers return, too, up to the exported function.
 """
 
 from __future__ import annotations
@@ -16,18 +16,21 @@ if TYPE_CHECKING:
     from .functions import Definition, ParsedModule
 
 ERROR = "%numba_ptxlink_error"
-"""The parameter through which a function reports an error to its callers: the address of a byte."""
+"""The parameter by which a function reports an error: the address of a byte, which it sets to 1."""
 
 _LEAVE_LABEL = "numba_ptxlink_leave"
 _ERROR_VARIABLE = "__numba_cuda_mlir_error_code"
 # For example `%5 = cmpxchg ptr @__numba_cuda_mlir_error_code, i32 0, i32 1 monotonic monotonic`.
 _ERROR_WRITE = re.compile(rf"\bcmpxchg\b.*@{_ERROR_VARIABLE}\b")
 _VARIABLE_DEFINITION = re.compile(rf"^@{_ERROR_VARIABLE} = ")
+# A target of a branch, such as `label %v4`.
 _TARGET = re.compile(r"label (%[\w.$-]+)")
+# A phi, which takes the value of the block that has branched here: `%v5 = phi i32 [ %v1, %v0 ], [ 0, %v4 ]`.
 _PHI = re.compile(r"^\s*%\S+ = phi ")
-# An edge of a phi: in `phi i32 [ %v1, %v0 ], [ 0, %v4 ]`, the value and the label of the predecessor. The
-# brackets of a phi have spaces; those of types and constants have none.
+# An edge of a phi: the value, and the label of the predecessor. Brackets of types and constants have no
+# spaces.
 _INCOMING = re.compile(r"\[ .+?, (%[\w.$-]+) \]")
+# A call of a function by its name, such as `call i32 @f(`.
 _CALL = re.compile(r'\bcall [^@]*@("[^"]+"|[\w.$-]+)\(')
 _TRAP = '  call void asm sideeffect "trap;", ""()'
 
@@ -39,17 +42,18 @@ def end_at_errors(module: ParsedModule, root: str, *, trap: bool, byte_pointer: 
     Args:
         module: The module, which is changed.
         root: The exported function.
-        trap: Whether an error stops the kernel instead of returning.
-        byte_pointer: The type of the address of a byte in the module's dialect.
+        trap: Whether an error ends the kernel by a trap; otherwise, the functions return.
+        byte_pointer: The type of the address of a byte in the module's dialect: `i8*` or `ptr`.
 
     Returns:
-        Whether an error can occur.
+        Whether *root* or a callee has an error.
     """
     module.keep_reachable(root)
     module.other_lines = [line for line in module.other_lines if not _VARIABLE_DEFINITION.match(line)]
     report = _TRAP if trap else f"  store i8 1, {byte_pointer} {ERROR}"
     raising_names = {name for name, function in module.functions.items() if _end_blocks(function, report)}
-    # The functions that return after an error, in their own code or in a callee.
+    # Functions that return after an error in their own code, and then their callers, callers of these and so
+    # on.
     failing_names = set() if trap else set(raising_names)
     while (
         callers := {
@@ -66,7 +70,7 @@ def end_at_errors(module: ParsedModule, root: str, *, trap: bool, byte_pointer: 
 
 
 def _end_blocks(function: Definition, report: str) -> bool:
-    """End each block with an error by the instruction *report* and a return; return whether there are any."""
+    """Replace each error and the rest of its block by *report* and a return; return whether it has errors."""
     has_errors = False
     for block in _reachable_blocks(function):
         index = next((index for index, line in enumerate(block.lines) if _ERROR_WRITE.search(line)), None)
@@ -80,7 +84,7 @@ def _end_blocks(function: Definition, report: str) -> bool:
 
 
 def _reachable_blocks(function: Definition) -> list[Block]:
-    """Return the blocks that are reachable from the first one, in their order."""
+    """Return the blocks that are reachable from the first block, in the order of the function."""
     blocks = {block.label: block for block in function.blocks}
     reached, pending = {function.blocks[0].label}, [function.blocks[0].label]
     while pending:
@@ -93,13 +97,13 @@ def _reachable_blocks(function: Definition) -> list[Block]:
 def _successors(block: Block) -> set[str]:
     """Return the labels, without "%", of the blocks to which *block* branches."""
     branches = (index for index, line in enumerate(block.lines) if re.match(r"\s*(br|switch) ", line))
-    # A switch has several lines, one for each case.
+    # The branch ends the block. A switch has a line for each case.
     start = next(branches, len(block.lines))
     return {label[1:] for line in block.lines[start:] for label in _TARGET.findall(line)}
 
 
 def _drop_phi_edges(function: Definition) -> None:
-    """Remove edges that no longer exist from the phis of *function*."""
+    """Remove edges from blocks that no longer branch to a phi's block from the phis of *function*."""
     predecessors: dict[str, set[str]] = {}
     for block in function.blocks:
         for label in _successors(block):
@@ -108,18 +112,20 @@ def _drop_phi_edges(function: Definition) -> None:
         existing = predecessors.get(block.label, set())
         for index, line in enumerate(block.lines):
             if _PHI.match(line):
-                incoming = [match[0] for match in _INCOMING.finditer(line) if match[1][1:] in existing]
-                block.lines[index] = line[: line.index("[ ")] + ", ".join(incoming)
+                edges = [match[0] for match in _INCOMING.finditer(line) if match[1][1:] in existing]
+                block.lines[index] = line[: line.index("[ ")] + ", ".join(edges)
 
 
 def _return_after_failed_calls(function: Definition, failing_names: set[str], byte_pointer: str) -> None:
     """
-    Pass `ERROR` to calls of functions that may fail, and return from *function* if one has failed.
+    Pass `ERROR` to each call of *failing_names*, and return from *function* after the call if it has failed.
 
-    Each such call ends its block, by a branch to a return or to a new block with the rest.
+    Such a call ends its block by a branch, to a block that returns, or to a new block with the rest of the
+    block.
     """
     blocks: list[Block] = []
-    # For each former block, the label of the new block that contains its end.
+    # For each former block, the label of the new block with its last instructions, from which phis get
+    # values.
     last_labels: dict[str, str] = {}
     for block in function.blocks:
         blocks.append(Block(block.label))
@@ -128,8 +134,8 @@ def _return_after_failed_calls(function: Definition, failing_names: set[str], by
             if match is None or match[1] not in failing_names:
                 blocks[-1].lines.append(line)
                 continue
-            number = len(blocks)  # Unique in the function, for names.
-            # The arguments end with the last parenthesis before the debug information.
+            number = len(blocks)  # For names: each call adds a block, so that no other call has this number.
+            # Insert the argument before the call's last parenthesis; debug information may contain others.
             end_of_call = line.rindex(")", 0, line.index(", !dbg") if ", !dbg" in line else None)
             comma = "" if line[end_of_call - 1] == "(" else ", "
             blocks[-1].lines += [
@@ -150,10 +156,11 @@ def _return_after_failed_calls(function: Definition, failing_names: set[str], by
 
 
 def _update_incoming(match: re.Match[str], last_labels: dict[str, str]) -> str:
-    """Return an edge of a phi with the label of the block that now ends in the branch."""
+    """Return the edge *match* of a phi with the new label of the block from which control comes."""
     return match[0].replace(f"{match[1]} ]", f"%{last_labels[match[1][1:]]} ]")
 
 
 def _zero_return(function: Definition) -> str:
+    """Return the instruction that returns zero from *function*, or nothing if its result is void."""
     result_type = function.result_type
     return "  ret void" if str(result_type) == "void" else f"  ret {result_type} zeroinitializer"

@@ -1,7 +1,7 @@
 """
-Parse the functions of an LLVM module that numba-cuda-mlir writes, in both dialects.
+Parse the functions of an LLVM module that numba-cuda-mlir has written, in either dialect that NVVM reads.
 
-A function consists of its first line and its blocks; lines between functions are kept unchanged.
+A function consists of its first line and its blocks. Lines between functions are kept unchanged.
 """
 
 from __future__ import annotations
@@ -11,19 +11,23 @@ from dataclasses import dataclass, field
 
 from numba_ptxlink._formats import llvm_types
 
+# The start of a definition: `define internal i32 @f(`.
 _HEAD = re.compile(r'^define (?P<before>.*?)@(?P<name>[\w.$]+|"[^"]+")\(')
+# A label, `then:` or `5:`; LLVM 7 writes a numbered one as a comment, `; <label>:5:`.
 _LABEL = re.compile(r"^(?:; <label>:)?(?P<label>[\w.$-]+):")
+# A numbered value or label, `%5`.
 _LOCAL = re.compile(r"%(\d+)\b")
 _SYMBOL = re.compile(r'@("[^"]+"|[\w.$-]+)')
-# Lists of symbols that optimisation must keep, and of annotations. numba-cuda-mlir writes them for its own
-# functions, which become internal here.
+# The beginnings of lists of symbols that optimisation must keep, and of annotations. numba-cuda-mlir writes
+# them for its own functions, which become internal here.
 _DROPPED_LISTS = ("@llvm.used = ", "@llvm.compiler.used = ", "!nvvm.annotations = ")
+# Words before a function's result type that are dropped, since `Definition.text` writes `internal`.
 _LINKAGES = frozenset({"dso_local", "internal", "private", "linkonce_odr", "weak", "weak_odr", "linkonce"})
 
 
 @dataclass
 class Block:
-    """A basic block: its *label* and its instructions, one in each line."""
+    """A basic block: *label*, without the "%" of branches, and *lines*, the instructions."""
 
     label: str
     lines: list[str] = field(default_factory=list)
@@ -35,12 +39,13 @@ class Definition:
     The definition of a function.
 
     Args:
-        name: The symbol.
-        result: Attributes and type of the result, as text.
-        params: The types and attributes of the parameters, as text, without names.
-        attributes: The text behind the parameters, such as attributes and debug information.
-        blocks: The basic blocks. Numbered values and labels are named v0, v1, and so on.
-        extra_params: Additional parameters, with their names.
+        name: The symbol, with its quotes if it has quotes in the module.
+        result: The attributes and the type of the result, as text, without the linkage.
+        params: The type and the attributes of each parameter, as text, without its name.
+        attributes: The text after the parameters, such as attributes and debug information.
+        blocks: The basic blocks. LLVM numbers parameters, blocks and values in one sequence; here, the names
+            v0, v1 and so on replace the numbers, so that instructions can be added.
+        extra_params: Parameters that are added to the function: the type and the name of each.
     """
 
     name: str
@@ -62,9 +67,9 @@ class Definition:
         return dict.fromkeys(name for line in lines for name in _SYMBOL.findall(line))
 
     def text(self) -> str:
-        """Return the definition, which is internal."""
-        numbered = [f"{param} %v{number}" for number, param in enumerate(self.params)]
-        params = ", ".join([*numbered, *self.extra_params])
+        """Return the text of the definition, as an internal function."""
+        named_params = [f"{param} %v{number}" for number, param in enumerate(self.params)]
+        params = ", ".join([*named_params, *self.extra_params])
         head = f"define internal {self.result} @{self.name}({params}) {self.attributes}".rstrip()
         body = "\n\n".join("\n".join([f"{block.label}:", *block.lines]) for block in self.blocks)
         return f"{head} {{\n{body}\n}}\n"
@@ -76,8 +81,8 @@ class ParsedModule:
     A module of LLVM IR.
 
     Args:
-        functions: The definitions, by name.
-        other_lines: All other lines, in their order.
+        functions: The definitions, by symbol.
+        other_lines: All lines outside of definitions, in their order.
     """
 
     functions: dict[str, Definition]
@@ -88,7 +93,7 @@ class ParsedModule:
         return "\n".join([*self.other_lines, *(function.text() for function in self.functions.values())])
 
     def keep_reachable(self, root: str) -> None:
-        """Remove functions that *root* does not reach, with their metadata; order the rest by first use."""
+        """Remove functions that *root* does not reach, and their metadata; sort the others by first use."""
         kept, pending = {root: self.functions[root]}, [root]
         while pending:
             for name in kept[pending.pop(0)].symbols:
@@ -97,15 +102,16 @@ class ParsedModule:
                     pending.append(name)
         removed = self.functions.keys() - kept.keys()
         self.functions = kept
-        metadata = (
-            line for line in self.other_lines if line.startswith("!") and removed & {*_SYMBOL.findall(line)}
-        )
-        dropped = {*metadata, *(line for line in self.other_lines if line.startswith(_DROPPED_LISTS))}
-        self.other_lines = [line for line in self.other_lines if line not in dropped]
+        self.other_lines = [
+            line
+            for line in self.other_lines
+            if not line.startswith(_DROPPED_LISTS)
+            and not (line.startswith("!") and removed & {*_SYMBOL.findall(line)})
+        ]
 
 
 def parse_module(text: str) -> ParsedModule:
-    """Return the module of *text*."""
+    """Parse *text*, the LLVM IR of a module."""
     module = ParsedModule({}, [])
     lines = iter(text.splitlines())
     for line in lines:
@@ -121,10 +127,18 @@ def parse_module(text: str) -> ParsedModule:
 
 
 def _parse_function(match: re.Match[str], line: str, body: list[str]) -> Definition:
-    params, text_behind = llvm_types.split(line[match.end() :])
-    # Parameters have no names in one dialect, and numbers in the other.
+    """
+    Return a function's definition.
+
+    Args:
+        match: The match of `_HEAD` in *line*.
+        line: The first line of the definition.
+        body: The lines after it, without the closing brace.
+    """
+    params, text_after = llvm_types.split(line[match.end() :])
+    # Remove the numbers of parameters, which one of the two dialects writes: `i32 %0`.
     params = [re.sub(r"\s*%\w+$", "", param) for param in params]
-    # The first block has no label; its number follows those of the parameters.
+    # The first block has no label. Its number follows those of the parameters, 0, 1 and so on.
     blocks = [Block(f"v{len(params)}")]
     for instruction in body:
         label = _LABEL.match(instruction)
@@ -134,12 +148,13 @@ def _parse_function(match: re.Match[str], line: str, body: list[str]) -> Definit
         elif instruction.strip():
             blocks[-1].lines.append(_name_values(instruction))
     result = " ".join(word for word in match["before"].split() if word not in _LINKAGES)
-    attributes = text_behind.rstrip().rstrip("{").strip()
+    attributes = text_after.rstrip().rstrip("{").strip()
     return Definition(match["name"], result, params, attributes, blocks)
 
 
 def _name_values(instruction: str) -> str:
     """Return *instruction* with names, such as %v5 for %5, in place of numbers; strings are unchanged."""
+    # The pieces with odd indices are strings and quoted names.
     pieces = instruction.split('"')
     pieces[::2] = [_LOCAL.sub(r"%v\1", piece) for piece in pieces[::2]]
     return '"'.join(pieces)

@@ -1,8 +1,8 @@
 """
-Repair LLVM IR of numba-cuda-mlir that NVVM refuses or misreads, and give it stable names.
+Repair LLVM IR of numba-cuda-mlir that NVVM refuses or misreads, and give it names that each process gives it.
 
-numba-cuda-mlir numbers internal functions and variables by counters and addresses of the process. Here they
-are named after the exported function.
+numba-cuda-mlir names internal functions and variables by counters and addresses of the process. Here, they
+are named after the exported function, and numbered.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# A string constant, such as the text of `print`. Patterns match it first, so that its content stays.
+# A string constant, such as the text of `print`: ` c"total: %d"`. Patterns that begin with it match it as a
+# whole, so that nothing within it is replaced.
 _CONSTANT = r'(?<= )c"[^"]*"'
+# The flag "no unsigned wrap" of an instruction: `add nuw i64`.
 _NO_UNSIGNED_WRAP = re.compile(rf"{_CONSTANT}|( nuw )")
 # A compile unit whose emission kind has no name: `!0 = distinct !DICompileUnit(..., emissionKind: , ...)`.
 _UNNAMED_EMISSION_KIND = re.compile(r"^(!.*\bemissionKind:) ,", re.MULTILINE)
-# The data layout, up to the place of the alignment of i128.
+# The data layout; the alignment of i128 is missing between the two groups.
 _LAYOUT = re.compile(r'^(target datalayout = ".*-i64:64:64)(-f32)', re.MULTILINE)
 # Shared memory with an initial value: `@shared_0 = internal addrspace(3) global [8 x i8] zeroinitializer`.
 _INITIALISED_SHARED = re.compile(r"^(@\S+ = \w+ addrspace\(3\) global .*) zeroinitializer\b", re.MULTILINE)
@@ -27,7 +29,7 @@ _DYNAMIC_SHARED = re.compile(
     r"^(@\S+ = )(?:internal|private) (addrspace\(3\) global \[0 x [^\]]+\]) (?:undef|poison|zeroinitializer)",
     re.MULTILINE,
 )
-# Definitions of internal functions, of internal variables, and the declarations of dynamic shared memory.
+# Definitions of internal functions and of internal variables, and declarations of dynamic shared memory.
 _FUNCTION = re.compile(r'^define internal [^@\n]*@("[^"]+"|[\w.$-]+)\(', re.MULTILINE)
 _VARIABLE = re.compile(r'^@("[^"]+"|[\w.$-]+) = (?:internal|private) ', re.MULTILINE)
 _EXTERNAL_SHARED = re.compile(r"^@(\S+) = external addrspace\(3\) global \[0 x ", re.MULTILINE)
@@ -36,9 +38,9 @@ _SYMBOL = re.compile(r"@([\w.$-]+)")
 
 def repair(text: str) -> str:
     """Return LLVM IR *text*, in either dialect, repaired for NVVM."""
-    # numba-cuda-mlir marks all index arithmetic `nuw`, but negative strides wrap: remove it.
+    # numba-cuda-mlir marks all index arithmetic `nuw`, but negative strides wrap: remove the mark.
     text = _NO_UNSIGNED_WRAP.sub(lambda match: " " if match[1] else match[0], text)
-    # The kind "line numbers only" has a name in NVVM, but LLVM 7 writes none, and NVVM rejects that.
+    # For the emission kind "line numbers only", LLVM 7 writes no name, which NVVM rejects: write NVVM's name.
     text = _UNNAMED_EMISSION_KIND.sub(r"\1 DebugDirectivesOnly,", text)
     # nvcc writes Debug Info Version 1, and LTO refuses to link modules with different versions.
     text = text.replace('!{i32 2, !"Debug Info Version"', '!{i32 1, !"Debug Info Version"')
@@ -50,9 +52,10 @@ def repair(text: str) -> str:
 
 def rename_internal_symbols(text: str, symbol: str) -> str:
     """Return the LLVM IR of the exported function *symbol* with internal symbols named after it."""
-    # All dynamic shared memory begins at one address, so that its variables get one name.
+    # All dynamic shared memory begins at one address, so that all its variables get one name.
     names = dict.fromkeys(_EXTERNAL_SHARED.findall(text), "numba_ptxlink_dynamic_shared")
-    # Functions that are linked as LTO-IR must not share variables: private ones get unique names, too.
+    # Give private variables unique names, too, and make them internal: functions that are linked as LTO-IR
+    # would share private variables of one name.
     text = _VARIABLE.sub(r"@\1 = internal ", text)
     for name in _VARIABLE.findall(text):
         names[name] = f"numba_ptxlink_{symbol}_{len(names)}"
@@ -62,7 +65,8 @@ def rename_internal_symbols(text: str, symbol: str) -> str:
 
 
 def _quote_symbols(text: str) -> str:
-    """Return *text* with all symbols in quotes, which other code of this package looks for."""
+    """Return *text* with all symbols in quotes, for which other code of this package looks."""
+    # The pieces with even indices are outside of quotes.
     pieces = text.split('"')
     pieces[::2] = [_SYMBOL.sub(r'@"\1"', piece) for piece in pieces[::2]]
     return '"'.join(pieces)
@@ -70,7 +74,8 @@ def _quote_symbols(text: str) -> str:
 
 def _rename_symbols(text: str, names: dict[str, str]) -> str:
     """Return *text* with the new *names* of symbols, by the old ones."""
-    # Rename in strings of debug information, too, which contain the names of functions.
+    # Rename in the strings of debug information, too, which contain the names of functions, but not in
+    # constants.
     pattern = rf"{_CONSTANT}|{_names_pattern(names)}"
     return re.sub(pattern, lambda match: names.get(match[0], match[0]), text) if names else text
 

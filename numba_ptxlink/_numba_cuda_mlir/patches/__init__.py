@@ -1,8 +1,9 @@
 """
-The table of all patches of numba-cuda-mlir, joined from those of each module.
+The table of all patches of numba-cuda-mlir, joined from the tables of the modules here.
 
-The plugin applies it after imports of its modules, the documentation shows it, and a test compares the source
-of each patched function with the one that the patch was written for.
+The plugin applies each patch once the patched module of numba-cuda-mlir is imported. The documentation lists
+the patches. A release in which a patched or called function has changed is not supported, until it was
+tested.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ TABLE = (
     *c_abi.C_ABI,
     *c_abi.PATCHES,
 )
-"""The patches, by purpose."""
+"""The patches, grouped by purpose."""
 
 _LOWERING, _OPTIMIZATION = "numba_cuda_mlir.mlir_lowering", "numba_cuda_mlir.mlir_optimization"
 _CUDA = "numba_cuda_mlir.numba_cuda"
@@ -44,4 +45,8 @@ CALLED = (
     f"{_CUDA}.cudadrv.nvvm:LibDevice",
     f"{_CUDA}.np.numpy_support:from_dtype",
 )
-"""Private functions of numba-cuda-mlir that this package calls."""
+"""
+The private functions of numba-cuda-mlir that this package calls, as "module:path".
+
+To support a newer release, `front_end` compares their sources and those of patched functions.
+"""

@@ -1,7 +1,8 @@
 """
-Patch the compilation of exported functions, and `cuda.compile` to use the C ABI if `abi_info` requires it.
+Patch `cuda.compile` to give functions this package's C ABI, and the compilation of exported functions.
 
-Exported functions are compiled for their architecture, end at errors, and are not linked.
+Exported functions are compiled for their architecture, end at errors, and are not linked. `cuda.compile`
+gives functions the C ABI if `abi_info=` is passed.
 """
 
 from __future__ import annotations
@@ -22,19 +23,20 @@ if TYPE_CHECKING:
     from numba_ptxlink._numba_cuda_mlir.context import ExportedFunction
 
 C_ABI = PatchTable("C ABI")
-"""The patches that an export applies, too."""
+"""The patches that the plugin applies, and that an export applies without the plugin, too."""
 PATCHES = PatchTable("C ABI")
+"""The patches that only the plugin applies."""
 
 CALLED_KEY = "numba_ptxlink_called"
 """The metadata key for the declared functions that a function calls; see `Compilation.declared_calls`."""
 
-# nvcc passes narrow integers in registers of this size.
+# nvcc extends narrower integers to this size, that of a register, to pass them.
 _REGISTER_BITS = 32
 _LOWERING = "numba_cuda_mlir.mlir_lowering"
 
 
 def _in_exports(function: Callable[..., Any]) -> Callable[..., Any]:
-    """In an export, call *function* with the export and the original; otherwise, call the original."""
+    """Return a replacement that calls *function* with the export and the original; outside, the original."""
 
     @functools.wraps(function)
     def wrapper(original: Any, *args: Any, **kwargs: Any) -> Any:
@@ -64,7 +66,7 @@ def _get_callee_args(
 def _compile_as_device_callee(
     export: ExportedFunction, original: Any, self: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    """Compile the callees of an exported function for it; numba-cuda-mlir reuses the first result."""
+    """Compile the callees of an exported function for the export; numba-cuda-mlir reuses the first result."""
     from numba_cuda_mlir.numba_cuda import types
 
     export.hide_compiled_code(self)
@@ -81,7 +83,7 @@ def _compile_as_device_callee(
 @C_ABI.around(_LOWERING, "MLIRLower.lower_to_mlir")
 @_in_exports
 def _lower_to_mlir(_: ExportedFunction, original: Any, self: Any) -> None:
-    """Raise errors of exports with the line and the cause; numba-cuda-mlir writes these to a report file."""
+    """Raise errors of exports with line and cause, which numba-cuda-mlir writes to a report file instead."""
     _check_records(self)
     try:
         original(self)
@@ -101,13 +103,13 @@ def _lower_to_mlir(_: ExportedFunction, original: Any, self: Any) -> None:
 
 def _check_records(lower: Any) -> None:
     """
-    Refuse accesses that numba-cuda-mlir compiles wrongly: to arrays of records, and copies into records.
+    Refuse accesses to records that numba-cuda-mlir compiles wrongly.
 
-    numba-cuda-mlir computes the address of a record from the first record, the index and the size, and
-    ignores the strides. A copy into another record writes the address instead of the record.
+    numba-cuda-mlir computes the address of a record in an array from the first record, the index and the
+    size, and ignores the strides. A copy into another record writes the address instead of the content.
 
     Raises:
-        ExportError: The function has such an access. Names its line.
+        ExportError: The function has such an access. The message names its line.
     """
     for block in lower.func_ir.blocks.values():
         for inst in block.body:
@@ -127,31 +129,42 @@ def _check_records(lower: Any) -> None:
 
 
 def _is_misread(lower: Any, array: Any, index: Any) -> bool:
-    """Return whether numba-cuda-mlir misreads the element of the variable *array* at *index*."""
+    """
+    Return whether numba-cuda-mlir computes a wrong address for an access to an array of records.
+
+    Args:
+        lower: The lowering of the function.
+        array: The variable that is indexed, of any type.
+        index: A variable, a constant, or the name of a field; None for an iteration.
+    """
     from numba_cuda_mlir.numba_cuda import types
     from numba_cuda_mlir.numba_cuda.core import ir
 
     ty = lower.get_numba_type(array)
-    # Nested arrays are addressed correctly; pointers to records are refused by their type.
+    # Subclasses of Array are arrays within records, whose elements are addressed correctly. Pointers to
+    # records are refused elsewhere, by their type.
     if type(ty) is not types.Array or not isinstance(ty.dtype, types.Record):
         return False
+    # Strides matter unless the array is contiguous.
     if not (ty.layout == "C" or (ty.layout == "F" and ty.ndim == 1)):
         return True
     type_or_constant = lower.get_numba_type(index) if isinstance(index, ir.Var) else index
+    # A view of a field, `array.x`, is wrong only for a field that is an array itself.
     if isinstance(type_or_constant, str):
-        # The name of a field.
         field = ty.dtype.fields.get(type_or_constant)
         return isinstance(getattr(field, "type", None), types.NestedArray)
+    # Slices are right unless they have a step.
     if isinstance(type_or_constant, slice):
         return type_or_constant.step is not None
     if isinstance(type_or_constant, types.SliceType):
         return bool(type_or_constant.has_step)
+    # All else but an integer from 0 on, in one dimension, is wrong: iterations, tuples, arrays as indices.
     counts_from_end = isinstance(type_or_constant, int) and type_or_constant < 0
     return counts_from_end or ty.ndim > 1 or not isinstance(type_or_constant, (int, types.Integer))
 
 
 def _copies_record(inst: Any, lower: Any) -> bool:
-    """Return whether *inst* copies a record into another one, which numba-cuda-mlir compiles wrongly."""
+    """Return whether *inst* copies a record into another record, which numba-cuda-mlir compiles wrongly."""
     from numba_cuda_mlir.numba_cuda.core import ir
     from numba_cuda_mlir.numba_cuda.types import Array, Record
 
@@ -162,7 +175,11 @@ def _copies_record(inst: Any, lower: Any) -> bool:
 
 
 def _indexed_access(inst: Any) -> tuple[Any, Any] | None:
-    """Return the variable that *inst* indexes, and the index, None for an iteration; else None."""
+    """
+    Return the variable that *inst* indexes, and the index; None if *inst* indexes nothing.
+
+    The index of an access to a field is the field's name; that of an iteration is None.
+    """
     from numba_cuda_mlir.numba_cuda.core import ir
 
     if isinstance(inst, (ir.SetItem, ir.StaticSetItem)):
@@ -182,16 +199,18 @@ def _indexed_access(inst: Any) -> tuple[Any, Any] | None:
 def _lower_field_view(
     _: ExportedFunction, original: Any, self: Any, target: Any, value: Any, attr: str
 ) -> None:
-    """Compute the strides of a field of an array of records, in an exported function, from the shape."""
+    """In an export, compute the strides of `array.field`, for an array of records, from the shape."""
     from numba_cuda_mlir._mlir import ir
     from numba_cuda_mlir._mlir.dialects import arith, memref
     from numba_cuda_mlir._mlir.extras import types as mlir_types
     from numba_cuda_mlir.numba_cuda.core import ir as numba_ir
 
-    # numba-cuda-mlir multiplies strides by the size of a record in units of the field, as if they counted
-    # records. But strides of parameters are in bytes, which slices need. So pass an array with strides that
-    # count records.
+    # The original multiplies the array's strides by the number of fields that fit into a record, as if
+    # strides counted records. But those of an array of records count bytes, as slices need. So pass a
+    # temporary variable to the original: the same array with strides that count records. It is contiguous;
+    # see `_is_misread`.
     ty = self.get_numba_type(value.name)
+    # The size of a number in bytes; 0 for other types.
     field_size = getattr(ty.dtype.typeof(attr), "bitwidth", 0) // 8
     if not field_size or ty.dtype.size % field_size:
         raise ExportError(
@@ -200,10 +219,10 @@ def _lower_field_view(
         )
     array = self.load_var(value)
     _, offset, *extents = memref.extract_strided_metadata(array)
-    # The extents of an array are its shape, then its strides.
+    # The extents are the array's shape, followed by its strides.
     shape = extents[: ty.ndim]
     strides = [arith.constant(result=mlir_types.index(), value=1)]
-    # In C order, a stride is the product of all later dimensions.
+    # In C order, the stride of a dimension is the product of the sizes of all later dimensions.
     for dimension in reversed(shape[1:]):
         strides.insert(0, arith.muli(strides[0], dimension))
     dynamic_stride = ir.ShapedType.get_dynamic_stride_or_offset()
@@ -237,8 +256,9 @@ def _lower_static_raise(export: ExportedFunction, _original: Any, self: Any, ins
 
     export.raises[inst.loc.filename, inst.loc.line] = None
     self.set_error_code(1)
-    # numba-cuda-mlir would continue at the last return, whose value may be undefined here. LLVM's
-    # `unreachable` has no counterpart in NVVM's older dialect, so branch to an endless loop.
+    # The original would continue at the function's last return, whose value may be undefined here. LLVM's
+    # `unreachable` has no counterpart in NVVM's older dialect, so branch to an endless loop. No thread
+    # reaches it: `codegen.errors` replaces the error code's store, and all after it, by a return or a trap.
     endless_loop = self.mlir_funcOp.body.blocks.append()
     cf.br([], endless_loop)
     with ir.InsertionPoint(endless_loop):
@@ -248,16 +268,16 @@ def _lower_static_raise(export: ExportedFunction, _original: Any, self: Any, ins
 @C_ABI.around(_LOWERING, "MLIRLower.link_external_item")
 @_in_exports
 def _link_external_item(export: ExportedFunction, _original: Any, _self: Any, link_item: Any) -> None:
-    """Collect the link files of an exported function and of its callees for the export."""
+    """Collect the link files of an exported function and its callees, instead of linking them."""
     export.links[link_item] = None
 
 
 @C_ABI.around(_LOWERING, "MLIRLower.lower_call_external_function")
 def _call_external_function(original: Any, self: Any, target: Any, fn_value: Any, *args: Any) -> None:
     """
-    Record the declared functions that an export or a kernel calls, and refuse narrow arguments.
+    Record the declared functions that an export or a kernel calls; refuse narrow arguments in an export.
 
-    The link compares the types with those of exported functions.
+    The link compares the types with those of the functions that are linked.
     """
     from numba_cuda_mlir.numba_cuda import types
 
@@ -287,6 +307,7 @@ def _compile(original: Any, *args: Any, **kwargs: Any) -> Any:
     arguments = bound.arguments
     arguments["pyfunc"] = choice.unwrap_marked(arguments["pyfunc"])
     if arguments["abi_info"] is not None:
+        # The result is None if numba-cuda-mlir compiles this function itself.
         code = cuda_compile.compile_c_abi(
             "numba-cuda-mlir", arguments, functools.partial(_arch, arguments), always=True
         )
@@ -296,6 +317,13 @@ def _compile(original: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _arch(arguments: Mapping[str, Any], options: Mapping[str, Any]) -> Arch:
+    """
+    Return the GPU to compile for: the requested one, else the device.
+
+    Args:
+        arguments: The arguments of `cuda.compile`.
+        options: The options of the function's dispatcher; empty if it has none.
+    """
     from numba_cuda_mlir import tools
 
     from numba_ptxlink._arch import Arch

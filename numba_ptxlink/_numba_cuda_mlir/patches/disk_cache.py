@@ -1,7 +1,8 @@
 """
-`@cuda.jit(cache=True)` for kernels with link files, and with every option in the key.
+Let `@cuda.jit(cache=True)` store kernels with link files, and put every option into their keys.
 
-Kernels stay in numba-cuda-mlir's index of a function, whose keys are extended by the inputs that they lack.
+numba-cuda-mlir stores the kernels of each Python function in files with an index. Here, the keys of the index
+are extended by the inputs that they lack; see `_front_end.disk_keys`.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ def _load_overload(original: Any, self: Any, sig: Any, target_context: Any) -> A
     from numba_ptxlink._front_end import disk_keys
 
     if isinstance(self, MLIRCache):
-        # Extensions convert arguments at launch, and are pickled with the kernel. Functions of
-        # numba-cuda-mlir are identified by its release, which the index contains.
+        # Extensions convert arguments at launch, and are pickled with the kernel: the code does not depend on
+        # them. A function is an option that numba-cuda-mlir sets, whose release the index contains: its name
+        # identifies it.
         options = {
             name: value.__qualname__ if inspect.isfunction(value) else value
             for name, value in self._targetoptions.items()
@@ -55,13 +57,14 @@ def _save_overload(original: Any, self: Any, sig: Any, cres: Any) -> None:
 
 
 def _is_described(cache: Any, metadata: Any) -> bool:
-    """Return whether the entry of a kernel with *metadata* would describe the kernel completely."""
+    """Return whether key and entry on disk would describe the kernel with *metadata* completely."""
     from numba_ptxlink._front_end import disk_keys
 
     linked, linker = metadata["linked_external_link_items"], metadata["linker"]
-    # LTO-IR that an overload links is in the linker, but not in the list, so that no key describes it.
+    # LTO-IR that the implementation of an `@overload` links is in the linker, but not in the list, so that no
+    # key describes it.
     is_complete = len(linked) == len(linker._object_codes) + len(linker._pending_cu)
-    # The entry on disk does not record a cooperative launch.
+    # The entry on disk does not record that a kernel needs a cooperative launch.
     return is_complete and not metadata.get("use_cooperative") and disk_keys.describes_kernel(cache, linked)
 
 

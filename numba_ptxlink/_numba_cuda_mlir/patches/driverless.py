@@ -1,4 +1,4 @@
-"""Compile without a driver, for the requested architecture."""
+"""Compile device code with numba-cuda-mlir without a driver, for the requested architecture."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._numba_cuda_mlir.context import current_context, override, requested_cc
 
 DRIVERLESS = PatchTable("driverless")
-"""The patches that compile without a driver; an export applies them, too."""
+"""The patches that the plugin applies, and that an export applies without the plugin, too."""
 
 _TOOLS = "numba_cuda_mlir.tools"
 _PACKAGE = "numba_cuda_mlir"
@@ -18,7 +18,7 @@ _OPTIMIZATION = "numba_cuda_mlir.mlir_optimization"
 
 @DRIVERLESS.around(_TOOLS, "get_gpu_compute_capability", importers=_PACKAGE)
 def _get_gpu_compute_capability(original: Any, as_type: type = str) -> Any:
-    """Return the requested architecture if there is no device."""
+    """Return the requested architecture in an export, or if there is no device."""
     from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaDriverError, CudaSupportError
 
     cc = current_context().cc
@@ -34,7 +34,7 @@ def _get_gpu_compute_capability(original: Any, as_type: type = str) -> Any:
                 "There is no CUDA device to compile for, and no architecture was passed; pass one, "
                 'such as cc=(9, 0) to cuda.compile, or chip="sm_90" to cuda.jit.'
             ) from error
-    # The original caches the device's architecture for later calls. That of a compilation must not be cached.
+    # Return the requested architecture here: the original would keep it as the device's for later calls.
     return cc if as_type is tuple else f"sm_{cc[0]}{cc[1]}"
 
 
@@ -51,10 +51,11 @@ def _compile_mlir(original: Any, pyfunc: Any, return_type: Any, args: Any, targe
     from numba_ptxlink._cpu import device
     from numba_ptxlink._tools import find
 
+    # Errors of kernels on the CPU name the source line. "_compile_output" is set if PTX or LTO-IR is the
+    # result, which does not run in this process.
     if not targetoptions.get("_compile_output") and device.needs_line_numbers(pyfunc, targetoptions):
-        # Errors on the CPU name the line.
         targetoptions["lineinfo"] = True
-    # Callees are compiled meanwhile, without options of their own.
+    # The callees are compiled in this block, without options of their own: they take `cc` from the context.
     with find.naming_missing_packages(), override(cc=requested_cc(targetoptions), is_lowering=True):
         return original(pyfunc, return_type, args, targetoptions)
 
@@ -62,7 +63,7 @@ def _compile_mlir(original: Any, pyfunc: Any, return_type: Any, args: Any, targe
 @DRIVERLESS.around(_OPTIMIZATION, "_call_llvm70_capi")
 def _call_llvm70_capi(original: Any, module: Any, target_options: Any, *args: Any, **kwargs: Any) -> Any:
     """Compile by NVVM for a requested architecture without a device."""
-    # Other arguments request LTO-IR or LLVM IR.
+    # The other arguments of the original are flags, which request LTO-IR or LLVM IR instead of PTX.
     is_ptx = not any((*args, *kwargs.values()))
     unoptimised = is_ptx and not int(target_options.get("opt_level", 2))
     # The original queries the device's architecture even if another one is requested.
@@ -72,7 +73,7 @@ def _call_llvm70_capi(original: Any, module: Any, target_options: Any, *args: An
 
 @DRIVERLESS.around(_OPTIMIZATION, "_get_libnvvm_path")
 def _get_libnvvm_path(original: Any) -> Any:
-    """Compile unoptimised code with a private copy of NVVM, since it alters NVVM's later code."""
+    """Compile unoptimised code with a private copy of NVVM, which generates other code afterwards."""
     path = original()
     if not current_context().unoptimised:
         return path

@@ -1,4 +1,4 @@
-"""Start the first kernel sooner: run MLIR passes and NVVM once for equal MLIR, and link no unused cubin."""
+"""Start the first kernel sooner: run MLIR's passes and NVVM once for equal MLIR, and link no unused cubin."""
 
 from __future__ import annotations
 
@@ -16,24 +16,27 @@ from numba_ptxlink._numba_cuda_mlir.context import current_context, override, re
 from . import c_abi
 
 CODE_CACHE = PatchTable("first kernel")
-"""The patch that reads compiled code from the cache; both the plugin and an export apply it."""
+"""The patch that reads compiled code from the cache. An export applies it, too, to skip the compilation."""
 PATCHES = PatchTable("first kernel")
+"""The patches that only the plugin applies."""
 
-# The options that determine the passes and NVVM's options; the effect of all others is visible in the MLIR.
+# The options that determine the passes and NVVM's options. All other options change the MLIR itself, if
+# anything.
 _CODE_OPTIONS = ("chip", "debug", "fastmath", "lineinfo", "opt", "opt_level")
-# The definitions of a module. Declarations of functions are marked private.
+# A definition in MLIR, such as `func.func @f(` and `memref.global "private" @constant_array_3`. Functions
+# that are only declared are marked `private`.
 _DEFINITION = re.compile(
     r"^\s*(?:(?:func|gpu|llvm)\.func (?!private)|llvm\.mlir\.global |memref\.global )[^@\n]*@([\w.$]+)",
     re.ASCII | re.MULTILINE,
 )
-# Addresses, and names with a counter of the process, such as "static_shared_memory_3".
+# Names that contain an address, of at least 12 digits, or a counter of the process: "static_shared_memory_3".
 _PROCESS_DEPENDENT_NAME = re.compile(
     r"\d{12}|^(?:constant_array|static_shared_memory|__numba_cuda_mlir_str)_\d+$", re.ASCII
 )
 _NAME = re.compile(r"[\w.$]+", re.ASCII)
-# The text of a named struct lacks the types that its pointers refer to, so that it is no key for the cache.
+# A module with a named struct gets no key for the cache: its text lacks the types to which pointers refer.
 _NAMED_STRUCT = 'struct<"'
-# Options that print intermediate results, so that no step may be skipped.
+# Options that print intermediate results: a cached result would print nothing.
 _PRINTING_OPTIONS = (
     "dump",
     "dump_mlir",
@@ -52,12 +55,13 @@ def _optimize(original: Any, cres: Any) -> None:
 
     options = cres.metadata["targetoptions"]
     if current_context().is_lowering and options.get("device"):
-        # A callee is not compiled on its own, since the caller uses the callee's MLIR.
+        # Skip the step for a callee: its caller contains its MLIR, and compiles it.
         return
     declared_calls = tuple(cres.metadata.get(c_abi.CALLED_KEY, {}).items())
     changes = {"cc": requested_cc(options), "origin": _origin(cres), "declared_calls": declared_calls}
     with find.naming_missing_packages(), override(**changes):
-        # Functions that need the memory manager have callbacks, which have no text.
+        # Functions that need Numba's memory manager have callbacks, Python functions, which no entry can
+        # contain.
         if not config().cache or _prints_results(options) or cres.metadata.get("needs_nrt"):
             original(cres)
         else:
@@ -65,7 +69,7 @@ def _optimize(original: Any, cres: Any) -> None:
 
 
 def _optimize_cached(original: Any, cres: Any) -> None:
-    """Run the original, or restore its results from the cache; then link the cubin if it is needed."""
+    """Restore the results of the original from the cache, or run it; then link the cubin if it is needed."""
     from numba_cuda_mlir.mlir_lowering import get_mlir_module_str
 
     module = get_mlir_module_str(cres.metadata)
@@ -77,7 +81,7 @@ def _optimize_cached(original: Any, cres: Any) -> None:
     def make() -> cache.Entry:
         nonlocal is_compiled_here
         is_compiled_here = True
-        # Without the link, which has its own cache entries.
+        # The cubin is linked below, since links have cache entries of their own.
         with override(needs_cubin=False):
             original(cres)
         return _entry(cres)
@@ -90,43 +94,45 @@ def _optimize_cached(original: Any, cres: Any) -> None:
 
 
 def _entry(cres: Any) -> cache.Entry:
-    """Return an entry of the cache with the optimised MLIR of a function, and then its LTO-IR or PTX."""
-    metadata = cres.metadata
-    code = metadata["ltoir"] if _is_lto(cres) else metadata["ptx"].encode()
-    optimized = metadata["mlir_module_optimized"].encode()
+    """Return an entry of the cache: the optimised MLIR of a function, followed by its LTO-IR or PTX."""
+    results = cres.metadata
+    code = results["ltoir"] if _is_lto(cres) else results["ptx"].encode()
+    optimized = results["mlir_module_optimized"].encode()
     return cache.Entry({"log": "", "mlir": len(optimized)}, optimized + code)
 
 
 def _restore(cres: Any, entry: cache.Entry) -> None:
-    """Set the metadata that the original sets, except for the cubin, from *entry*."""
+    """Set the results that the original sets, except for the cubin, from *entry*."""
     from numba_cuda_mlir import mlir_optimization
 
-    metadata = cres.metadata
+    results = cres.metadata
     mlir_size = entry.meta["mlir"]
     optimized, code = entry.code[:mlir_size].decode(), entry.code[mlir_size:]
-    metadata["mlir_module_optimized"] = optimized
-    metadata["cubin"] = None
+    results["mlir_module_optimized"] = optimized
+    results["cubin"] = None
     if _is_lto(cres):
-        metadata["ltoir"], metadata["ptx"] = code, ""
+        results["ltoir"], results["ptx"] = code, ""
     else:
-        metadata["ptx"] = code.decode()
+        results["ptx"] = code.decode()
     fndesc = cres.fndesc
-    metadata["func_name"] = mlir_optimization.generate_mangled_name(fndesc.qualname, fndesc.argtypes)
-    cres.library._ptx, cres.library._mlir_str = metadata["ptx"], optimized
+    results["func_name"] = mlir_optimization.generate_mangled_name(fndesc.qualname, fndesc.argtypes)
+    cres.library._ptx, cres.library._mlir_str = results["ptx"], optimized
 
 
 def _linker(cres: Any) -> Any:
-    """Return the linker with the function's code and its link files, as the original creates it."""
-    base = cres.metadata["linker"]
+    """Return a linker with the function's code and its link files, as the original creates it."""
+    file_linker = cres.metadata["linker"]
     if _is_lto(cres):
-        return base.recreate_with_lto(kernel_ltoir=cres.metadata["ltoir"])
-    linker = base.recreate_with_lto()
+        return file_linker.recreate_with_lto(kernel_ltoir=cres.metadata["ltoir"])
+    # The method copies a linker with its files. It switches LTO on, as in the original, also for a PTX
+    # kernel.
+    linker = file_linker.recreate_with_lto()
     linker.add_ptx(cres.metadata["ptx"].encode())
     return linker
 
 
 def _is_lto(cres: Any) -> bool:
-    """Return whether the original compiles to LTO-IR with these options."""
+    """Return whether the original compiles the function to LTO-IR, and not to PTX."""
     plan, options = cres.metadata.get("link_plan"), cres.metadata["targetoptions"]
     if plan is not None:
         return bool(plan.compile_new_inputs_as_ltoir)
@@ -134,6 +140,7 @@ def _is_lto(cres: Any) -> bool:
 
 
 def _prints_results(options: dict[str, Any]) -> bool:
+    """Return whether *options*, or settings of Numba, request that intermediate results are printed."""
     from numba_cuda_mlir.numba_cuda import config as settings
 
     dumps = any(options.get(name) for name in _PRINTING_OPTIONS)
@@ -141,7 +148,7 @@ def _prints_results(options: dict[str, Any]) -> bool:
 
 
 def _origin(cres: Any) -> str:
-    """Return the name of the Python function, with file and line."""
+    """Return the name of the Python function, with file and line, for messages; "" if it is unknown."""
     func_id = getattr(getattr(cres, "type_annotation", None), "func_id", None)
     if func_id is None:
         return ""
@@ -160,7 +167,8 @@ def _key(cres: Any, module: str) -> cache.Key:
             "package": cache.package_version(),
             "numba-cuda-mlir": _release(),
             "tool": ("NVVM", find.library_build_id("nvvm")),
-            # NVRTC's release, as that of the toolkit, determines the version of PTX.
+            # numba-cuda-mlir takes NVRTC's release for that of the toolkit, and chooses the version of PTX by
+            # it.
             "nvrtc": find.library_build_id("nvrtc"),
             "libdevice": LibDevice().get(),
             "flags": [f"{name}={options.get(name)!r}" for name in _CODE_OPTIONS],
@@ -176,7 +184,7 @@ def _release() -> str:
 
 
 def _symbol(cres: Any) -> str:
-    """Return the symbol by which other code refers to the function."""
+    """Return the function's symbol in the compiled code."""
     from numba_cuda_mlir import mlir_lowering
 
     fndesc, abi_info = cres.fndesc, cres.metadata["targetoptions"].get("abi_info") or {}
@@ -187,10 +195,10 @@ def _symbol(cres: Any) -> str:
 
 def _number_names(module: str, stable_symbol: str) -> str:
     """
-    Return the text of *module* with numbers in place of names that depend on the process.
+    Return the text of *module* with numbers in place of names that depend on the process, as a key.
 
-    Such names contain addresses or counters. Only names of definitions are replaced, and not *stable_symbol*,
-    so that the code is the same.
+    Such names contain addresses or counters. Names of declarations, and *stable_symbol*, stay: other code
+    refers to them, so that the compiled code has to have the same names.
     """
     names = {
         name
@@ -202,7 +210,7 @@ def _number_names(module: str, stable_symbol: str) -> str:
     def number_name(match: re.Match[str]) -> str:
         return numbers.setdefault(match[0], f"#{len(numbers)}") if match[0] in names else match[0]
 
-    # Strings, which contain no names, are the pieces in between.
+    # The pieces with odd indices are strings, which contain no names.
     pieces = module.split('"')
     pieces[::2] = [_NAME.sub(number_name, piece) for piece in pieces[::2]]
     return '"'.join(pieces)
@@ -220,13 +228,13 @@ def _compile(
 
 
 def _needs_no_cubin(pyfunc: Any, options: dict[str, Any]) -> bool:
-    """Return whether PTX or LTO-IR is requested, and no cubin can be requested later."""
+    """Return whether the result of the compilation is PTX or LTO-IR, and is never linked to a cubin."""
     if (options.get("_compile_output") or options.get("output")) not in ("ptx", "ltoir"):
         return False
     if _prints_results(options):
         return False
+    # A dispatcher in place of a Python function keeps the code. If it is a kernel, it may be launched later.
     dispatcher_options = getattr(pyfunc, "targetoptions", None)
-    # A dispatcher keeps the compiled code, and may be launched if it is a kernel.
     return dispatcher_options is None or bool(dispatcher_options.get("device"))
 
 
@@ -235,10 +243,12 @@ def _compilation_unit(original: Any) -> Any:
     """
     Read NVVM's output from the cache, and show its warnings again.
 
-    Unoptimised code is compiled in a child process, since it alters the code that NVVM compiles later.
+    Unoptimised code is compiled in a child process: after such a call, NVVM generates other code for the rest
+    of the process.
     """
     return compilation_unit(original, _fail)
 
 
 def _fail(unit: Any, step: str, status: int) -> None:
+    """Raise numba-cuda-mlir's error for the failed *step* and libNVVM's *status*, with the log of *unit*."""
     unit.driver.check_error(status, f"Failed to {step}\n\n{unit.get_log()}")
