@@ -47,8 +47,9 @@ class Operation(NamedTuple):
     An operation of the table. The head of `instructions.ll` explains the letters.
 
     Args:
-        sources: A letter for the type of each operand, such as "kkw"; the last letter is also for all further
-            operands. "" if the table has no types of operands.
+        sources: A letter for the type of each operand; the last letter is also for all further operands. For
+            example, "kkw" is two operands of the instruction's type, and others of twice the width. "" if the
+            table has no types of operands.
         result: The letter for the type of the result, such as "w"; "" if the table has none.
         body: A template of LLVM IR.
     """

@@ -194,6 +194,7 @@ def _wait(b: Translator, barrier: str, target: str, source: str, *, by_parity: b
     b.begin_block(wait)
     b.suspend(ThreadState.YIELDED)
     b.begin_block(after)
+    # Report the barrier as passed even if the result is false: the program repeats the instruction then.
     b.report_order(Scope.BLOCK)
     b.write_register(target, _is_complete(b, barrier, phase, by_parity=by_parity), 1)
 

@@ -43,8 +43,14 @@ _WARP_SIZE = 32
 _NO_SITE = (1 << 32) - 1
 # The fields of BlockContext whose offsets checks.c needs, in the order of its `fields`.
 _CONTEXT_FIELDS = (
-    *("checks", "ctaid", "nctaid", "current_thread"),
-    *("shared_base", "shared_size", "local_base", "local_total_size"),
+    "checks",
+    "ctaid",
+    "nctaid",
+    "current_thread",
+    "shared_base",
+    "shared_size",
+    "local_base",
+    "local_total_size",
 )
 # C functions that generated code calls, by their names in LLVM IR.
 _C_FUNCTIONS = {
@@ -110,7 +116,7 @@ def parse(checks: CpuChecks) -> frozenset[str]:
 
 
 def needs_accesses(checks: Iterable[str]) -> bool:
-    """Return whether generated code has to report its accesses, which racecheck and initcheck compare."""
+    """Return whether generated code has to report its accesses: racecheck or initcheck is requested."""
     return not _ENABLED_BITS.keys().isdisjoint(checks)
 
 

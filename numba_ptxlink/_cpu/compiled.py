@@ -87,6 +87,12 @@ class CompiledModule:
         return entry
 
     def _load(self, name: str) -> CompiledEntry:
+        """
+        Compile a kernel or function, or take its code from the cache, and load the code.
+
+        Raises:
+            LaunchError: A function that is no kernel may suspend.
+        """
         key_parts = {
             "package": cache.package_version(),
             "tool": machine_code.target(),

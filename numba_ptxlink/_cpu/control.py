@@ -40,6 +40,7 @@ def branch(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 def branch_indexed(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """Translate `brx.idx index, list`: branch to the label of the list with this index, if any, else trap."""
+    # An unknown list has no labels.
     targets = [_find_label(b, label) for label in b.branch_targets.get(operands[1], ())]
     if not targets:
         raise UnsupportedInstruction

@@ -204,7 +204,7 @@ class _Statements:
         return local_name(name)
 
     def _expression(self, text: str) -> Expression:
-        """Convert an instruction that has a value; add the symbols that it uses."""
+        """Convert an instruction that has a value, or a call without one; add the symbols that it uses."""
         result = convert_instruction(text)
         self.uses |= result.uses
         return result

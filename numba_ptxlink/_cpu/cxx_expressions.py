@@ -108,11 +108,12 @@ def checked_type(llvm_type: str) -> str:
 
 def convert_instruction(text: str) -> Expression:
     """
-    Convert an instruction that has a value to an expression.
+    Convert an instruction that has a value, or a call without one, to an expression.
 
     Raises:
         NotInCxxError: The instruction has no counterpart in C++.
     """
+    # _ARITHMETIC comes last, since it matches instructions of other patterns, too.
     if match := _EXTRACTVALUE.fullmatch(text):
         first_type, pair, index = match.groups()
         llvm_type = "i1" if index == "1" else first_type

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from .symbols import Symbols
 
-    # The name of a variable of the module, or for a variable inside of a function: the function and its key.
+    # The name of a variable of the module; for a variable that a function declares, the name of the function
+    # and the variable's key, as in `functions.translate_body`.
     SharedName = str | tuple[str, ptx.Register]
 
 # Each shared variable begins at a multiple of this at least: the size of the largest access to shared memory.

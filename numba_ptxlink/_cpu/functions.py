@@ -192,6 +192,7 @@ def _translate_function(module: EntryModule, function: ptx.Function) -> tuple[st
         pointers = "" if is_kernel else "".join(f", ptr {pointer}" for pointer in b.pointers)
         attribute = " alwaysinline" if suspends else ""
         signature = f'internal i8 @"f.{name}"({parameters}{pointers}){attribute}'
+    # The lines above are executed even if a coroutine is asked for its frame size; the body begins here.
     b.emit_step_counters()
     if name in graph.recursive:
         # The local memory of the thread ends at %limit, and the frame of this call at %top.

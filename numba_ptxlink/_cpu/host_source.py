@@ -50,7 +50,7 @@ class HostSource(NamedTuple):
     Functions in C++.
 
     Args:
-        text: The definitions, for a namespace of their own.
+        text: The definitions, to be put into a namespace of their own.
         names: The name of the C++ function for each symbol. The function returns nothing; it takes a pointer
             to the result, if it has one, and a pointer to each parameter.
         reasons: The reason and the cure for each symbol without a host version.
