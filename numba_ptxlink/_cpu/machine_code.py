@@ -1,4 +1,4 @@
-"""Compile LLVM IR to machine code, and load the code, with llvmlite. No other module imports llvmlite."""
+"""Compile LLVM IR to machine code, and load it, with llvmlite. No other module of `_cpu` imports llvmlite."""
 
 from __future__ import annotations
 

@@ -137,15 +137,16 @@ class DeviceArrayReader:
     """
     A reader of the arrays in device memory among the arguments of one launch.
 
-    Records the streams, objects and addresses of the arguments that it reads.
+    It is created with the stream. While it reads the arguments, it collects what the launch needs besides
+    their bytes.
 
     Args:
-        stream: The handle of the launch's stream.
-        producers: The handles of the streams that write the arrays; the launch waits for their work.
+        stream: The handle of the launch's stream; 0 for the default stream.
+        producers: The handles of other streams that write the arrays; the launch waits for their work.
         keep_alive: Objects that have to live until the launch is queued.
         parameter: The name of the parameter whose argument is being read; `Parameters.read` sets it.
-        addresses: The addresses that arguments contain, each with the name of its parameter. The launch
-            refuses memory that its device cannot access.
+        addresses: The addresses of arrays, and those that are passed as numbers, each with the name of its
+            parameter. The launch refuses memory that its device cannot access.
     """
 
     stream: int
@@ -190,7 +191,7 @@ class DeviceArrayReader:
         return array
 
     def add_address(self, address: int) -> None:
-        """Record that the argument being read contains *address*."""
+        """Record *address*, which is in the argument being read."""
         self.addresses.append((self.parameter, address))
 
     def add_producer(self, producer: int) -> None:
@@ -202,7 +203,7 @@ class DeviceArrayReader:
 
 
 class DeviceArray(NamedTuple):
-    """An array that is an argument; strides count bytes, and `dtype` is a dtype of NumPy or its `str`."""
+    """An argument that is an array: strides in bytes, and in `dtype` a dtype of NumPy or its `str`."""
 
     address: int
     shape: tuple[int, ...]

@@ -29,10 +29,12 @@ class Record:
         members: The values of the members, by their names in Python.
     """
 
+    # Python stores these attributes as `_Record__members` and `_Record__name`: a member is hardly called so.
     __slots__ = ("__members", "__name")
-    __hash__: Any = None
+    __hash__: Any = None  # The members can be assigned.
 
     def __init__(self, name: str, members: MutableMapping[str, Any]) -> None:
+        # Not an assignment, which `__setattr__` of this class would take for one of a member.
         object.__setattr__(self, "_Record__name", name)
         object.__setattr__(self, "_Record__members", members)
 
