@@ -51,7 +51,11 @@ class SkippedCallError(ExportError):
 
 
 class _AnyInt(type):
-    """The metaclass of `Integer`: `isinstance(value, Integer)` is true for every int."""
+    """
+    The metaclass of `Integer`: `isinstance(value, Integer)` is true for every int.
+
+    Compared functions, in which the name `int` means `Integer`, may contain `isinstance(value, int)`.
+    """
 
     def __instancecheck__(cls, value: object) -> bool:
         return isinstance(value, int)

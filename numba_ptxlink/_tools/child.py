@@ -227,7 +227,7 @@ def _serve() -> None:
         answer_file.flush()
         function, library, *arguments = marshal.load(sys.stdin.buffer)  # noqa: S302 - from `isolated`
         marshal.dump(FUNCTIONS[function](load(library), *arguments), answer_file)
-    # The answer is complete: end without the destructors of the library.
+    # The answer is complete: end at once, without the destructors of the library.
     os._exit(0)
 
 

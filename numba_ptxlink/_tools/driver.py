@@ -158,7 +158,7 @@ def ensure_context(stream: int) -> None:
 
 def wait(stream: int, array_stream: int) -> None:
     """
-    Let *stream* wait for the work that is queued in *array_stream*, the stream of an array, at present.
+    Let *stream* wait for the work that is now queued in *array_stream*, the stream that writes an array.
 
     Raises:
         LaunchError: The driver rejects one of the streams.

@@ -45,7 +45,8 @@ _DIRECTIVE = re.compile(
 # A file's name in quotes or angle brackets.
 _LITERAL = re.compile(rb'"([^"\r\n]+)"|<([^>\r\n]+)>')
 # A macro may be the name of a file: #define CONFIG "config.h", or without quotes, which another macro adds.
-# "=" precedes the name if a flag defines the macro, see `find_includes`.
+# A name without quotes has an extension that begins with c, h or i. "=" precedes the name if a flag defines
+# the macro, see `find_includes`.
 _FILE_IN_MACRO = re.compile(
     rb'#[ \t]*define\b[^\r\n"<]*?'
     rb'(?:"([^"\r\n]+\.\w+)"|<([^<>\r\n]+\.\w+)>|[\s=]([A-Za-z_./][\w./+-]*\.[chi]\w*))'

@@ -29,7 +29,8 @@ _LAST_MAJOR_THAT_ABORTS = 12
 _ALTERING_FLAGS = re.compile("-g$|-O0$|-Xnvvm")
 # The end of the name of the function that returns a kind of code, such as nvJitLinkGetLinkedCubin.
 _OUTPUTS = {CUBIN: "Cubin", PTX: "Ptx", LTOIR: "LTOIR"}
-# Parts of names such as NVJITLINK_ERROR_UNRECOGNIZED_OPTION.
+# The statuses for a flag or an architecture that nvJitLink does not support, by parts of their names, such as
+# NVJITLINK_ERROR_UNRECOGNIZED_OPTION.
 _UNSUPPORTED_STATUS = re.compile("UNRECOGNIZED_|UNSUPPORTED_ARCH")
 
 

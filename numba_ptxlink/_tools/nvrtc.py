@@ -134,9 +134,10 @@ class _Unit(NamedTuple):
     @property
     def program_name(self) -> str:
         """
-        The name of the program for NVRTC, which searches its directory for #include "..." only.
+        The name of the program for NVRTC: the path of the source, if it is a file.
 
-        An include directory would be searched for #include <...> as well.
+        NVRTC searches the directory in this name for #include "..." only. An include directory would be
+        searched for #include <...> as well.
         """
         return self.name if self.folder is None else str(self.folder / self.name)
 
