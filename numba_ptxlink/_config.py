@@ -177,7 +177,8 @@ def _read_number(environ: Mapping[str, str], variable: str, maximum: int) -> int
 
 def _parse_cpu_checks(value: str) -> tuple[str, ...]:
     """Return the names of checks in *value*, such as "memcheck,initcheck"; () for "none"."""
-    names = () if value == "none" else tuple(name.strip() for name in value.lower().split(","))
+    lower_value = value.lower()
+    names = () if lower_value == "none" else tuple(name.strip() for name in lower_value.split(","))
     if not set(names) <= set(CPU_CHECKS):
         raise ConfigError(
             f"NUMBA_PTXLINK_CPU_CHECKS={value!r} is unknown; set it to none, or to {', '.join(CPU_CHECKS)}, "

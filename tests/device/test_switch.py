@@ -10,6 +10,7 @@ import processes
 import pytest
 
 import numba_ptxlink as pl
+from numba_ptxlink import _config
 
 USED = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
 
@@ -83,6 +84,14 @@ def test_unknown_values_end_the_program(variables, message):
     """A program whose device is misspelt does not start: it would run on another one."""
     with pytest.raises(AssertionError, match=message.replace("(", r"\(")):
         python("print('started')", **variables)
+
+
+@pytest.mark.parametrize(
+    ("value", "checks"), [("NONE", ()), ("MemCheck, RaceCheck", ("memcheck", "racecheck"))]
+)
+def test_checks_ignore_case(value, checks):
+    """The names of checks may have capitals, as the values of all variables may."""
+    assert checks == _config.Config.from_environ({"NUMBA_PTXLINK_CPU_CHECKS": value}).cpu_checks
 
 
 def test_numba_cuda_is_imported_already():
