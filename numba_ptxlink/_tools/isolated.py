@@ -36,7 +36,7 @@ def call(
     flags: Sequence[str],
     inputs: Sequence[Input],
     *arguments: Any,
-    alters_later_calls: bool,
+    in_child: bool,
 ) -> Answer:
     """
     Call one of the functions of `child`, in this process or in a child process. Thread-safe.
@@ -47,8 +47,8 @@ def call(
         flags: The flags for the library.
         inputs: The inputs, as the function takes them.
         arguments: The further arguments of the function.
-        alters_later_calls: Whether to call in a child process, since in this process the call would change
-            the results of later ones, or would reach another toolkit's library of the same name.
+        in_child: Whether to call in a child process, since in this process the call would change the results
+            of later ones, or would reach another toolkit's library of the same name.
 
     Returns:
         The answer of the function: the step that failed, "" if none did; the library's status; and "log",
@@ -58,7 +58,7 @@ def call(
         LinkError: The library has ended the child process, or no child can be started.
     """
     request = (tuple(flags), tuple(inputs), *arguments)
-    if not alters_later_calls and library not in _called_in_children:
+    if not in_child and library not in _called_in_children:
         answer = child.FUNCTIONS[function](child.load(library), *request)
         reason = _unusable_reason(answer)
         if not reason:

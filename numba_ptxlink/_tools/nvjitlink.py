@@ -150,13 +150,14 @@ def link(
     names = tuple(name for _, name, _ in inputs)
     check_arch(version(path), names, flags)
     is_lto_link = "-lto" in flags or "-dlto" in flags
+    alters_later_calls = is_lto_link and any(map(_ALTERING_FLAGS.match, flags))
     step, status, outputs = isolated.call(
         "nvjitlink",
         path or library(),
         flags,
         [(_escape_surrogates(name), code, KINDS[kind].nvjitlink) for kind, name, code in inputs],
         _OUTPUTS[output or (PTX if "-ptx" in flags else CUBIN)],
-        alters_later_calls=is_lto_link and any(map(_ALTERING_FLAGS.match, flags)),
+        in_child=alters_later_calls,
     )
     if step:
         error, error_log = _status_error(status), outputs["log"]

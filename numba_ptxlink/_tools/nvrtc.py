@@ -230,6 +230,7 @@ def _key(unit: _Unit, includes: Includes) -> cache.Key | None:
 def _compile(unit: _Unit) -> cache.Entry:
     options = unit.options
     flags = (*(f"--include-path={path}" for path in options.include_dirs), *unit.arguments())
+    alters_later_calls = unit.output != LTOIR and any(map(_ALTERING_FLAGS.match, flags))
     # Called for its error, which names the missing package; `isolated` then uses the loaded library.
     find.load_library("nvrtc")
     step, _, outputs = isolated.call(
@@ -241,7 +242,7 @@ def _compile(unit: _Unit) -> cache.Entry:
         # If two headers have the same name, the last one counts.
         list(dict(options.headers).items()),
         tuple(f"&{name}" if _NAME_EXPRESSION.match(name) else name for name in options.name_expressions),
-        alters_later_calls=unit.output != LTOIR and any(map(_ALTERING_FLAGS.match, flags)),
+        in_child=alters_later_calls,
     )
     nvrtc_log = outputs["log"]
     # In NOWHERE, the name of the program is "/a.cu" for the source "a.cu".

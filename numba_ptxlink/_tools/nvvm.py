@@ -218,7 +218,7 @@ def run(steps: Sequence[tuple[str, bytes, str]], options: Sequence[str], library
         # Called for its error, which names the missing package; `isolated` then uses the loaded library.
         find.load_library("nvvm")
     path = library or find.library("nvvm")
-    return isolated.call("nvvm", path, options, steps, alters_later_calls=in_child)
+    return isolated.call("nvvm", path, options, steps, in_child=in_child)
 
 
 def alters_later_calls(options: Sequence[str]) -> bool:

@@ -126,13 +126,11 @@ def test_an_older_nvjitlink_inlines_what_its_nvvm_compiled(kind, tmp_path, monke
     searched = (tmp_path, linker.INCLUDE_DIR, folder.parent / "cuda_runtime" / "include")
     flags = ["-arch=compute_80", "-rdc=true", "-dlto", "-lineinfo", *(f"-I{path}" for path in searched)]
     sources = [("apply.cu", PLAIN_CALLER.encode(), "LTOIR")]
-    step, _, result = isolated.call("nvrtc", str(nvrtc), flags, sources, [], [], alters_later_calls=True)
+    step, _, result = isolated.call("nvrtc", str(nvrtc), flags, sources, [], [], in_child=True)
     assert ("", "") == (step, result["log"])
     inputs = [("apply", result["code"], "LTOIR"), (artifact.name, artifact.read_bytes(), kind.upper())]
     flags = ["-arch=sm_80", "-lto", "-lineinfo"]
-    step, _, result = isolated.call(
-        "nvjitlink", str(nvjitlink), flags, inputs, "Cubin", alters_later_calls=True
-    )
+    step, _, result = isolated.call("nvjitlink", str(nvjitlink), flags, inputs, "Cubin", in_child=True)
     assert ("", "") == (step, result["log"])
     (tmp_path / "linked.cubin").write_bytes(result["code"])
     assert {"apply", "scale"} == linked_functions(tmp_path / "linked.cubin")[""]

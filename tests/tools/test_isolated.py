@@ -99,7 +99,7 @@ def test_where_no_child_starts_the_call_is_an_error():
 def test_the_end_of_the_child_is_an_error():
     """The process goes on, and has the child's last words."""
     with pytest.raises(pl.LinkError, match="has ended the child process that called it") as caught:
-        isolated.call("nvvm", "libc.so.6", ["-opt=0"], [("name", b"", "whole")], alters_later_calls=True)
+        isolated.call("nvvm", "libc.so.6", ["-opt=0"], [("name", b"", "whole")], in_child=True)
     assert ("undefined symbol" in caught.value.log, caught.value.inputs) == (True, ("name",))
 
 
