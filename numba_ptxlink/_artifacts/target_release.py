@@ -88,8 +88,8 @@ class MinimumRelease(NamedTuple):
 
     Args:
         toolkit: The release of the linker; None if no linker reads the artifact, or the release is unknown.
-        driver: The CUDA version of the driver that loads the artifact; for relocatable code, of the driver
-            that loads the cubin that is linked from it alone; None for LTO-IR and for files that no driver
+        driver: The CUDA version of the driver that loads the artifact, or, if its code is relocatable, a
+            cubin that is linked from this code and no other; None for LTO-IR and for files that no driver
             loads.
     """
 

@@ -49,8 +49,8 @@ class Request:
     Args:
         stem: The beginning of the file names; "" stands for the name of the exported module or function.
         archs: The GPU architectures.
-        kinds: The kinds of artifact; None for those that can be made of the default kinds: `ARTIFACTS`, and
-            "kernels" if the export has kernels.
+        kinds: The kinds of artifact; None for the default kinds, as far as they can be made: `ARTIFACTS`,
+            and "kernels" if the export has kernels.
         options: The options of the compilers.
         target_release: The CUDA release that the artifacts are for; None for that of the installed tools.
         include_dirs: The folders of headers that define structs of the functions.

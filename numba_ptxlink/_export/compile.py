@@ -239,8 +239,8 @@ def build(
             module = parse(ptx.decode())
             undefined_functions = externs.undefined_functions(module)
         if LTOIR in kinds:
-            # The target release may read only LTO-IR of a libNVVM older than this environment's. nvJitLink,
-            # which merges link files, gives LTO-IR its own release, so that an older libNVVM does not help.
+            # The target release may read only LTO-IR of a libNVVM older than this environment's. For link
+            # files, an older libNVVM is no help: nvJitLink merges them, and writes LTO-IR of its own release.
             older_nvvm = target_release.nvvm_for(arch) if target_release and not linked_files else None
             try:
                 if linked_files:

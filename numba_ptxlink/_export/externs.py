@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from numba_ptxlink._formats.ptx import Module, Prototype
     from numba_ptxlink._front_end.lowered import LinkFile, LoweredFunction
 
-# Such as @"saxpy". The quotes are on one line, since a string constant in LLVM IR may end in "@".
+# Such as @"saxpy". A match has both quotes on one line: a string constant in LLVM IR may end in "@", as c"x@"
+# does, and would otherwise begin a match that ends at the quote of a later line.
 _QUOTED_SYMBOL = re.compile(r'@"([^"\n]+)"')
 # Symbols that ptxas and the device runtime define.
 _PREDEFINED = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nvvm_reflect"})

@@ -98,7 +98,7 @@ def _compile_on_executor(
         for future in as_completed(futures):
             try:
                 compiled_elsewhere |= _check_link_files(future.result())
-            except Exception as error:  # noqa: BLE001 - the pool is broken, or has lost a worker
+            except Exception as error:  # noqa: BLE001 - a worker refused, failed or died
                 reason = f"{type(error).__name__}: {error}"
                 for arch, names in futures[future]:
                     log.warning("%s of %s is compiled here, not by a worker: %s", names[0], arch.sm, reason)

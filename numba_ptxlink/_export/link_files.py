@@ -102,7 +102,7 @@ def compile_files(
     callers: Mapping[str, str],
 ) -> tuple[list[tuple[str, bytes]], dict[str, str]]:
     """
-    Compile the CUDA C++ among *files* to LTO-IR; log a warning for files that are neither of these kinds.
+    Compile the CUDA C++ among *files* to LTO-IR, keep the LTO-IR, and log a warning for other kinds of file.
 
     Args:
         files: The files that the functions link.
@@ -110,7 +110,7 @@ def compile_files(
             are compiled.
         arch: The GPU to generate code for.
         tag: The suffix of the private names (new symbols), which differs between exports.
-        callers: The title of the caller of each of these functions, for messages.
+        callers: The title of the first caller of each `cuda.declare_device` function, by symbol.
 
     Returns:
         Name and LTO-IR of each file, and the private names of called functions by their symbols.
@@ -148,7 +148,7 @@ def compile_files(
     check_declarations_agree([*file_symbols, *calls])
     called_symbols = undefined.keys() & defined_symbols
     shim_names = {name for shims_by_symbol in shims_by_source.values() for name in shims_by_symbol}
-    # Macros rename C++ names. A shim has the name that is its symbol.
+    # Macros rename C++ names. A shim is `extern "C"`: its C++ name is its symbol.
     cxx_names = {
         symbol: symbol if symbol in shim_names else _identifier(symbol) for symbol in defined_symbols
     }
@@ -203,7 +203,7 @@ def _select_code(
     """
     Return name and LTO-IR of the files in LTO-IR, and the called shims of each source in CUDA C++.
 
-    Called are the *undefined* functions. A source without shims, which the user wrote, has an empty
+    A shim is called if *undefined* has it. A source without shims, which the user wrote, has an empty
     dictionary.
     """
     ltoir_files: set[tuple[str, bytes]] = set()

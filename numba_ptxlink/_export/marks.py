@@ -145,7 +145,7 @@ class Udf(Marked):
 
     @property
     def _dispatcher(self) -> Any:
-        """The dispatcher of the front end that compiles the caller; without a caller, of the function's."""
+        """The dispatcher of the front end that compiles the caller; without a caller, of `self.front_end`."""
         if self.earlier_marks and type(self) is Udf and type(self.earlier_marks[0]) is Udf:
             # Numba recognises recursion by the dispatcher, so all signatures of a function share one. A
             # kernel has its own, since functions cannot call it.
@@ -280,7 +280,7 @@ def kernel(
         launch_bounds: The maximum number of threads in a block, 1 to 1024; or a tuple of that, the minimum
             number of blocks per multiprocessor, 1 to 32, and the maximum number of blocks in a cluster, which
             counts from sm_90 on.
-        namespace: A namespace of C++ in which the kernel is declared, too, by its symbol.
+        namespace: A namespace of C++ in which `using ::name;` declares the `extern "C"` kernel as well.
         structs: Structs that C++ defines for dtypes and named tuples, as for `udf`.
         include: The headers that define these structs.
         const: The names of pointers and arrays through which the kernel only reads, as for `udf`.

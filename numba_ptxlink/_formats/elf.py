@@ -27,7 +27,8 @@ _SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
 _OS_ABI_INDEX, _OS_ABI_CUDA_13 = 7, 0x41
 # EF_CUDA_ACCELERATORS_V1 and EF_CUDA_ACCELERATORS in e_flags.
 _ACCELERATORS_FLAG_CUDA_12, _ACCELERATORS_FLAG_CUDA_13 = 0x800, 0x8
-# Record 9 of the section .nv.compat with the value 1. Records begin at multiples of four bytes.
+# A record of the section .nv.compat with the number 9 (second byte) and the value 1. Records begin at
+# multiples of four bytes.
 _ACCELERATED_RECORD = b"\x02\x09\x01"
 # STO_CUDA_ENTRY marks kernels in st_other, the sixth byte of a symbol; also in cuda-gdb's cuda-tdep.c.
 _OTHER_OFFSET, _ENTRY_BIT = 5, 0x10

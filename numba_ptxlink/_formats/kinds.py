@@ -38,7 +38,7 @@ class Kind(NamedTuple):
         extensions: The extensions of its files, the usual one first.
         magic: The first bytes of its content; b"" if they vary.
         nvjitlink: The name in nvJitLink's enum `nvJitLinkInputType`; "" if nvJitLink does not link the kind.
-        is_artifact: Whether exports write files of the kind.
+        is_artifact: Whether exports write files of the kind by default.
     """
 
     name: str
@@ -64,7 +64,7 @@ KINDS = {
 EXTENSIONS = {extension: kind.name for kind in KINDS.values() for extension in kind.extensions}
 """The name of the kind for each extension of files, such as "cu" for ".cu"."""
 ARTIFACTS = tuple(kind.name for kind in KINDS.values() if kind.is_artifact)
-"""The names of the kinds that exports write."""
+"""The names of the kinds that exports write by default."""
 
 
 def recognise(code: bytes) -> str | None:

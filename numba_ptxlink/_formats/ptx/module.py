@@ -22,8 +22,11 @@ _FUNCTION_KEYWORDS = frozenset((".func", ".entry"))
 _DECLARATION_STARTS = frozenset((*LINKAGES, *SPACES, *_FUNCTION_KEYWORDS))
 # Memory whose variables another input of the link may define.
 _LINKED_SPACES = ("global", "managed", "const", "shared")
-# Directives at which reading resumes after malformed text.
-_ITEM_STARTS = frozenset((*_DECLARATION_STARTS, *HEADER_DIRECTIVES, ".file", ".section", ".pragma", ".alias"))
+# Directives at which reading resumes after malformed text. State spaces are left out, since they also occur
+# within a declaration: after the linkage, and in parameters.
+_ITEM_STARTS = frozenset(
+    (*LINKAGES, *_FUNCTION_KEYWORDS, *HEADER_DIRECTIVES, ".file", ".section", ".pragma", ".alias")
+)
 
 
 @dataclass(slots=True)
@@ -397,7 +400,7 @@ class _Reader:
             if token.text == "{":
                 return lexer.block_end(self._text, token.start) or len(self._text)
             token = token_at(self._text, end)
-            if not token.text or (token.text in _ITEM_STARTS and token.text not in SPACES):
+            if not token.text or token.text in _ITEM_STARTS:
                 break
             end = token.end
         return end

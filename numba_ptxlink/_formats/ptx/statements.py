@@ -204,8 +204,8 @@ class Register(NamedTuple):
         return bool(self.type)
 
 
-# The type, the count and the index of the declaration of a name that is not declared: no statement comes
-# after the index.
+# The type, count and index that stand for a missing entry of `Scope._declared`: no statement comes after the
+# index, so that no scope has the name.
 _UNDECLARED = "", 0, math.inf
 
 
