@@ -28,9 +28,9 @@ _NAN_REPLACING_MODIFIERS = {"relu", "sat"}
 _ONE_BITS = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF << 52}
 # Modifiers of `setp` and `set` that combine the comparison with a predicate.
 _PREDICATE_OPERATIONS = {"and", "or", "xor"}
-# Integers up to this one are exact in a double.
+# All integers up to this one are exact in a double.
 _MAX_EXACT_INTEGER = 1 << 53
-# A tf32 is a float32 whose lowest 13 bits are zero. Its last bit is at position 13, and has this value.
+# A tf32 is a float32 whose lowest 13 bits are zero: the position and the value of the last bit that it keeps.
 _TF32_LAST_BIT, _TF32_UNIT = 13, 1 << 13
 # A mask of the exponent of a float32.
 _F32_EXPONENT = 0x7F800000
@@ -174,6 +174,7 @@ def compare(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
         predicate = b.read_operand(operands[3], 1)
         results = [b.emit_op(operation, "i1", result, predicate) for result in results]
     if mnemonic.opcode == "setp":
+        # Without "|", a second result is dropped.
         for target, result in zip(targets, results, strict=False):
             b.write_register(target, result, 1)
         return
@@ -384,7 +385,10 @@ def _convert_element(b: Translator, mnemonic: Mnemonic, bits: str) -> str:
     value = _convert_to_float(b, target, source, value, mode)
     applicable = ("sat", "relu", *flush_modifiers)
     value = arithmetic.apply_modifiers(b, target, value, mnemonic.modifiers, applicable)
-    result = arithmetic.encode(b, target, value, mode if mode in arithmetic.ROUNDING_MODES else "rn")
+    # A mode that rounds to an integer has been applied. The result is an integer, or is rounded to nearest.
+    rounding = mode if mode in arithmetic.ROUNDING_MODES else "rn"
+    result = arithmetic.encode(b, target, value, rounding)
+    # On a GPU, `cvt.f16.f64` keeps part of a NaN; `encode` returns 0x7fff for each NaN.
     if (target, source) == (_F16, _F64) and _NAN_REPLACING_MODIFIERS.isdisjoint(mnemonic.modifiers):
         return _copy_nan_to_half(b, bits, result)
     return result
@@ -415,6 +419,7 @@ def _convert_to_integer(b: Translator, mnemonic: Mnemonic, value: str, mode: str
     if source.is_float:
         if mode not in _ROUND_FUNCTIONS:
             raise UnsupportedInstruction
+        # NaN becomes 0, or only the highest bit if one of the types has 64 bits.
         return b.expand(
             "cvt.integer",
             value=value,

@@ -107,7 +107,7 @@ def multiply(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None
     b_offset, c_offset, end = product.offsets
     # The copy of the lane's registers. Its size is rounded up to words of 64 bits, for their alignment.
     registers = b.alloca(f"[{end // 8 + 1} x i64]")
-    # The operands are D, A, B and C.
+    # Copy A, B and C; the first operand is D.
     for operand, offset, register_bytes in (
         (operands[1], 0, product.register_bytes),
         (operands[2], b_offset, product.register_bytes),

@@ -130,7 +130,7 @@ def _shared_pointer(b: Translator, base: str, offset: int, size: int) -> str:
 
 def region_pointer(b: Translator, address: str, size: int, *, write: bool) -> str:
     """
-    Return a pointer to a host address, to which addresses of all state spaces but shared memory are equal.
+    Return a pointer to a host address. Only in shared memory do addresses of PTX differ from host addresses.
 
     The address is checked against the region that this instruction used last (a one-entry cache), then
     against all regions. A region is memory that the launch may access.

@@ -136,7 +136,7 @@ def parse_number(text: str, bits: int) -> int | None:
         if text[:1] not in "-.0123456789":
             return None
         if text[:2] in ("0f", "0F", "0d", "0D"):
-            content = bytes.fromhex(text[2:])
+            content = bytes.fromhex(text[2:])  # The highest byte first, which struct calls ">".
             # Like ptxas, convert 0f... for an instruction on float64, and 0d... for one on float32.
             if (bits, 8 * len(content)) in ((32, 64), (64, 32)):
                 (value,) = struct.unpack(">f" if bits == 64 else ">d", content)

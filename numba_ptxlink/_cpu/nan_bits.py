@@ -41,6 +41,7 @@ def is_arithmetic(mnemonic: Mnemonic) -> bool:
     if mnemonic.opcode == "cvt":
         # `cvt.f32.f32` and `cvt.f32.f16` do; `cvt.f32.f64` keeps the upper bits of a NaN.
         return mnemonic.types[:1] == (_F32,) and mnemonic.types[1:] in ((_F32,), (_F16,))
+    # `copysign` keeps the bits of a NaN.
     if {*mnemonic.types} != {_F32} or mnemonic.opcode == "copysign":
         return False
     try:
@@ -63,7 +64,7 @@ def find_origins(body: Iterable[tuple[int, ptx.Statement, ptx.Scope]]) -> Mappin
     Return the origins of the values that each register of a function may have. Copies are followed.
 
     Args:
-        body: The statements of the function, each after its index, and before the scope of its names.
+        body: For each statement of the function: its index, the statement, and the scope of its names.
     """
     register_origins: dict[ptx.Register, Origin] = {}
     # For each register, the registers that it is copied to.

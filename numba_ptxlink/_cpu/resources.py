@@ -1,7 +1,8 @@
 """
 Find limits that PTX would meet on a GPU: shared memory, threads of a block, registers, undefined functions.
 
-The CPU has none of these limits, but reports them as the driver and ptxas do.
+The CPU device, a CUDA driver without a GPU, has none of these limits, but reports them as NVIDIA's driver and
+ptxas do.
 """
 
 from __future__ import annotations

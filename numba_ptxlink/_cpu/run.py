@@ -281,7 +281,7 @@ class CpuProgram:
             name: The function.
             count: The number of elements, and so of calls.
             param_arrays: For each parameter, the address of the first element and the stride in bytes.
-            result_array: The same for the results; ignored if the function has no result.
+            result_array: The address and the stride of the results; ignored if the function has no result.
             regions: The memory that the function may access besides the variables of the module.
             steps: The maximum number of iterations of all loops of a call; None for no limit.
 

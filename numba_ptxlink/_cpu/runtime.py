@@ -99,9 +99,11 @@ class BlockContext(ctypes.Structure):
     """
     State that the threads of a block share; each worker has one. Sizes are in bytes.
 
-    `current_thread` is the index of the running thread in its block. `local_size` and `frame_size` are those
-    of one thread. `shared_base` is the address of shared memory less SHARED_START. `workspace` is the address
-    of the memory that cooperative groups use for the barrier of the grid.
+    `ntid`, `ctaid` and `nctaid` are PTX's special registers, each for x, y and z. `current_thread` is the
+    index of the running thread in its block. `local_size` and `frame_size` are those of one thread, and
+    `local_total_size` that of all threads. `shared_size` includes dynamic shared memory, and `shared_base` is
+    the address of shared memory less SHARED_START. `workspace` is the address of the memory that cooperative
+    groups use for the barrier of the grid.
     `regions` are pairs of a first address and an end; the first `writable_count` of the `region_count` pairs
     may be written. `region_cache` has two words for each access in the code: the start of the region that
     the access used last, and the offset into the region from which on the access does not fit.

@@ -135,6 +135,7 @@ class Symbols:
         fields = [*self._fields(variable, initial_values, bits), (f"[{zero_bytes} x i8]", "zeroinitializer")]
         types = ", ".join(field_type for field_type, _ in fields)
         content = ", ".join(f"{field_type} {value}" for field_type, value in fields)
+        # 16 bytes suit the vector accesses of PTX, such as `ld.v4.f32`.
         alignment = max(variable.alignment, 16)
         return f'@"v.{variable.name}" = global <{{{types}}}> <{{{content}}}>, align {alignment}'
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _RESULT_BITS = {"p": 1, "u": 32, "l": 64}
 _POINTER_BYTES = 8
 # Each call takes this much local memory at least, so that endless recursion exhausts it (a fault) before the
-# C stack (a crash). Variables begin at its multiples.
+# C stack (a crash). Variables begin at multiples of it.
 _CALL_BYTES = 64
 # A symbol, with the index of an element and an offset: `x`, `x[1]`, `x+4`, `x[1]+4`.
 _SYMBOL_OPERAND = re.compile(r"([\w$%]+)\s*(?:\[\s*(\d\w*)\s*\])?\s*(?:\+\s*(-?\d\w*))?")
@@ -38,9 +38,10 @@ COMMON_PARAMETERS = (
 """
 Parameters of every function in LLVM IR, before its own.
 
-`%ctx` is the BlockContext, `{local}` the local memory of the function, `%limit` the end of the thread's local
-memory, and `%tx` to `%tz` are threadIdx. `%params` is the parameter buffer, null without a kernel, and
-`%thread_record` the ThreadRecord, null if threads never suspend.
+`%ctx` is the BlockContext, `%region_cache` a field of it, `{local}` the local memory of the function,
+`%limit` the end of the thread's local memory, and `%tx` to `%tz` are threadIdx. `%params` is the parameter
+buffer, null if Python calls a device function, and `%thread_record` the ThreadRecord, null if threads never
+suspend.
 """
 # The number of loop iterations after which a thread checks for signals and the step limit. In a function that
 # suspends, the thread then also yields, and does so more often, since other threads wait meanwhile.
@@ -58,7 +59,7 @@ class Storage:
         source: The address of the argument, for a parameter; "" for a variable.
         address_taken: Whether the variable has to be in local memory, since code reads its address or since
             PTX declares it there. LLVM keeps others in registers.
-        element_size: The size in bytes of an element, if the variable is an array.
+        element_size: The size in bytes of the variable, or of an element if it is an array.
     """
 
     pointer: str
@@ -85,8 +86,8 @@ class Translator(IRBuilder):
     """
     The LLVM function of a PTX function, to which the handlers of instructions add code.
 
-    The blocks `leave`, which ends the thread, and `suspended`, which returns to the scheduler, are at the end
-    of each function that needs them.
+    Code may branch to the labels `return`, `leave` and `suspended` at the end of the function, to return to
+    the caller, to end the thread, or to return to the scheduler.
 
     Args:
         module: State that all functions of the LLVM module share.
@@ -127,6 +128,7 @@ class Translator(IRBuilder):
         self.source_location: ptx.Directive | None = None
         self.origins: Mapping[ptx.Register, Origin] = {}
         self._computed_flags: dict[ptx.Register, str] = {}
+        # Addresses of counters: loop iterations until the next check, and until the step limit after that.
         self._back_edges_left, self._steps_left = self.alloca("i32"), self.alloca("i64")
         self._variables: dict[ptx.Register | str, Storage] = {}
         self._registers: dict[ptx.Register, str] = {}
@@ -234,6 +236,9 @@ class Translator(IRBuilder):
             bits: The width of the value.
             with_gpu_nan: Whether a NaN that float32 arithmetic computed needs the bits that a GPU gives it;
                 False for arithmetic, which does not depend on them.
+
+        Raises:
+            UnsupportedInstruction: The register is narrower than *bits*, or the operand is of no known kind.
         """
         if operand[:1] == "!" and bits == 1:
             return self.emit_op("xor", "i1", self.read_operand(operand[1:].strip(), 1), "true")
@@ -386,9 +391,9 @@ class Translator(IRBuilder):
         The code after the call runs when the scheduler resumes the thread.
         """
         for name, value in fields.items():
-            self.store(
-                "i64" if name == "value" else "i32", value, "%thread_record", thread_field_offset(name)
-            )
+            # The other fields that are passed here have 32 bits.
+            field_type = "i64" if name == "value" else "i32"
+            self.store(field_type, value, "%thread_record", thread_field_offset(name))
         self.store("i32", self.fault_site(), "%thread_record", thread_field_offset("fault_site"))
         self.store("i32", int(state), "%thread_record", thread_field_offset("state"))
         resumed_label = self.unique_name()

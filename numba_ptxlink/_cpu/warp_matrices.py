@@ -123,7 +123,7 @@ def _parse_matrices(
     factor_types = [element_type for element_type in element_types[1:] if element_type in FACTOR_BITS][:2]
     factor_types = ["f16", "f16"] if len(element_types) == 2 else factor_types
     d_type = element_types[0]
-    # The type of C is the last one that is no modifier: tf32 and others of A and B, which may follow, are.
+    # The type of C is the last of the list, without types of A and B that are modifiers, such as tf32.
     c_type = next((candidate for candidate in reversed(element_types) if candidate not in modifiers), "")
     if len(factor_types) < 2 or not {c_type, d_type} <= ACCUMULATOR_TYPES:
         raise UnsupportedInstruction
@@ -286,7 +286,7 @@ def _product_function(
 
 
 def _load_element(f: IRBuilder, matrix: _Matrix, number: str, matrix_offset: int) -> str:
-    """Return the value of an element of a matrix by its number, from the copy of its lane's registers."""
+    """Return the value of the element *number*, from the copy of the registers of the lane that has it."""
     lane, index = (f.emit_op(op, "i32", number, matrix.lane_elements) for op in ("udiv", "urem"))
     offset = f.emit_op("mul", "i32", index, matrix.bits // 8)
     registers = registers_of(f, "%first_record", lane)

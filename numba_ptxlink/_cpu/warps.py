@@ -3,7 +3,7 @@ Translate warp operations and barriers.
 
 A thread stores its operand in its ThreadRecord, memory that other threads read, and suspends. The scheduler
 (runtime.ll) resumes the thread when all threads of the operation have stored theirs. The thread then reads
-the operands of the other threads from their records.
+the operands of the other threads from their records. A barrier of a block suspends its threads likewise.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _load_group(b: Translator) -> str:
 
 
 def _ballot(b: Translator, group: str, first_record: str, value: str) -> str:
-    """Return the mask of the lanes of *group* that passed *value*; arguments as `exchange` returns them."""
+    """Return the mask of the lanes that passed *value* to the exchange that returned the other arguments."""
     return b.call("ptxlink.ballot", "i32", f"ptr {first_record}", f"i32 {group}", f"i64 {value}")
 
 

@@ -27,7 +27,8 @@ _ALIGNMENT_BYTES = 1024
 _MIN_MMAP_BYTES = 1 << 16
 # A worker with at most this much memory is kept for later launches, which have to fill it with zeros.
 _MAX_SMALL_BYTES = 256 << 10
-# PYFUNCTYPE keeps the GIL. Generated code releases it, and takes it again to check for Ctrl-C and to print.
+# The type of the functions that `Worker.run` calls. PYFUNCTYPE keeps the GIL: generated code releases it, and
+# takes it again to check for Ctrl-C and to print.
 _EXECUTOR_TYPE = ctypes.PYFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32
 )
@@ -47,6 +48,7 @@ class Buffer:
             mmap.mmap(-1, padded_size) if padded_size >= _MIN_MMAP_BYTES else (ctypes.c_char * padded_size)()
         )
         start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        # Rounded up.
         self.address = -(-start // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
         self.size = size
 
