@@ -35,7 +35,8 @@ log = logging.getLogger(__name__)
 _LIBRARY_PATHS = ("nvvm/lib64/libnvvm.so", "lib/libnvvm.so.4")
 _LIBDEVICE_PATH = "nvvm/libdevice/libdevice.10.bc"
 # The versions of the IR (2.0) and of its debug information (3.2) in a module: the numbers in the line
-# `!1 = !{i32 2, i32 0, i32 3, i32 2}`. A release rejects versions newer than its own.
+# `!1 = !{i32 2, i32 0, i32 3, i32 2}`, with or without blanks inside the braces. A release rejects versions
+# newer than its own.
 _MODULE_VERSIONS = re.compile(r"(?<=\{)( ?)i32 2, i32 0, i32 \d+, i32 \d+(?= ?\}$)", re.MULTILINE)
 # A module with one function; the NVVM IR specification requires the target and the version of the IR.
 _SMALLEST_MODULE = """\

@@ -1,8 +1,8 @@
 """
 Provide the headers of the standard library, which NVRTC lacks.
 
-NVRTC has the C functions that GPUs can call built in, but no headers that declare them. CUDA's C++ library
-has most headers, as <cuda/std/...>: the <cmath> that this module makes includes <cuda/std/cmath>.
+NVRTC knows the C functions that GPUs can call without a declaration, but has no headers of them. CUDA's C++
+library has most headers, as <cuda/std/...>: the <cmath> that this module makes includes <cuda/std/cmath>.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MATH_CONSTANTS = """\
 #define M_SQRT1_2 0.70710678118654752440
 #endif
 """
-# Headers that need no library, with the declarations that NVRTC does not have built in.
+# Headers that need no library: with the declarations that NVRTC needs, or empty.
 _WITHOUT_LIBRARY = {
     **dict.fromkeys(("assert.h", "stdbool.h", "stdio.h", "stdlib.h", "string.h"), ""),
     "math.h": _MATH_CONSTANTS,
