@@ -129,7 +129,7 @@ class Body:
             elif variable.space == "param":
                 slot = MemorySlot(variable, index)
                 # If one statement declares several variables (`a, b` or `a<2>`), replacing one variable would
-                # delete the declarations of the others: keep them all in memory.
+                # delete the declarations of the others. An escaping variable is not replaced: its calls stay.
                 slot.escapes = len(declaration.variables) > 1 or variable.count is not None
                 self._memory_slots[ptx.Register(scope.block, variable.name, "")] = slot
             elif variable.space not in ("local", "reg"):
@@ -187,7 +187,7 @@ class Body:
         for name in (*call.results, *call.arguments):
             slot = self._slot(name, scope)
             # Only a variable that the body declares can be replaced. A parameter of this function that is
-            # passed on stays in memory: it escapes.
+            # passed on escapes, so that calls of this function are not inlined.
             is_declared_here = slot is not None and slot.declaration_index >= 0
             actuals.append(slot if is_declared_here else None)
             if slot and is_declared_here:

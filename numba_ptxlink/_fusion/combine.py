@@ -202,6 +202,7 @@ def _check_symbols(module: ptx.Module, symbols: Iterable[tuple[str, str]]) -> No
     """Refuse declarations of *module* that cannot be combined; *symbols* are its names with linkages."""
     linkages: dict[str, str] = {}
     for function in module.functions:
+        # A variable may name the kernel, and `with_definitions` declares only kernels that functions name.
         if function.kind == "entry" and not function.defined:
             raise NotCombinedError(f"the kernel {function.name} is declared, and its address may be taken")
         if linkages.setdefault(function.name, function.linkage) != function.linkage:
@@ -266,8 +267,8 @@ def _rename_clashes(
     clashes = []
     for module_symbols in symbols:
         private = {name for name, linkage in module_symbols if not linkage}
-        # A name may also occur with a linkage, as that of an alias, whose function is declared without one:
-        # it is not private then.
+        # The name of an alias is visible, but may also be declared as a function without linkage: a name
+        # that has a linkage anywhere in its module is not private.
         public = {name for name, linkage in module_symbols if linkage}
         clashes.append({name for name in private - public if counts[name] > 1})
     if not any(clashes):

@@ -106,8 +106,8 @@ class _Inliner:
         self._inline_all = inline_all
         self._bodies = self._read_reachable_bodies()
         self._call_counts = Counter(site.callee for body in self._bodies.values() for site in body.call_sites)
-        # The names that each function uses. After inlining, the names that an inlined function uses are in
-        # the place of that function's own name.
+        # The names that each function uses. Inlining a call replaces the name of the called function in
+        # the set by the names that the called function uses.
         self._reached_names = {name: body.reached_names for name, body in self._bodies.items()}
         self._not_inlined: list[str] = []
         self._count = 0
@@ -223,7 +223,7 @@ class _Inliner:
             return
         if callee.function.linkage == "weak" and not self._whole_program:
             yield "it is weak, and another input may define it"
-        yield from _not_inlinable_reasons(site, callee)
+        yield from _callee_conflicts(site, callee)
         yield from _caller_conflicts(self._bodies[name], site, callee)
         if size + callee.size > MAX_CALLER_INSTRUCTIONS:
             yield f"{name} would grow beyond {MAX_CALLER_INSTRUCTIONS} instructions"
@@ -305,7 +305,7 @@ def _as_private(functions: Iterable[ptx.Function]) -> str:
     return "".join((*headings, *bodies))
 
 
-def _not_inlinable_reasons(site: CallSite, callee: Body) -> Iterator[str]:
+def _callee_conflicts(site: CallSite, callee: Body) -> Iterator[str]:
     """Yield why the called function cannot be inlined, whatever its caller is."""
     if callee.function.kind == "entry":
         yield "it is a kernel"
@@ -315,7 +315,7 @@ def _not_inlinable_reasons(site: CallSite, callee: Body) -> Iterator[str]:
         yield callee.not_inlinable_reason
     for formal in callee.formals:
         if formal.escapes:
-            yield f"the address of parameter {formal.name} is taken"
+            yield f"parameter {formal.name} has other uses"
 
 
 def _caller_conflicts(caller: Body, site: CallSite, callee: Body) -> Iterator[str]:

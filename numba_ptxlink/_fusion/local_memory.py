@@ -66,7 +66,8 @@ def promote_local_memory(body: Sequence[ptx.Statement], prefix: str) -> Sequence
 
     Args:
         body: The statements of a function.
-        prefix: The prefix of new names; no name in *body* begins with it.
+        prefix: The prefix of new names. In *body*, only digits follow the prefix; new names have
+            an `l` after it.
     """
     slots: dict[ptx.Register, MemorySlot] = {}
     uses: list[_Use] = []

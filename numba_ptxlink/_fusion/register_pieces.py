@@ -252,7 +252,7 @@ class RegisterPieces:
         return moves.statements()
 
     def _split(self, offset: int, size: int) -> None:
-        """Add the pieces of the range with this offset and size, unless a larger range has added them."""
+        """Add the pieces of the range with this offset and size, unless another range has added them."""
         if size > _MAX_PIECE_BYTES or (offset, size) in self._ranges_to_halve:
             self._split(offset, size // 2)
             self._split(offset + size // 2, size // 2)

@@ -68,9 +68,9 @@ class CubinReader(NamedTuple):
     Args:
         newest_release: The newest CUDA release whose cubins the reader accepts.
         name: The name in messages.
-        release: The CUDA release that the caller requested, if the reader is a driver, which also accepts
-            newer minor releases: the newest installed ptxas up to *release* is preferred. None for other
-            readers.
+        release: The CUDA release whose drivers the caller requested: they accept cubins up to
+            *newest_release*, but the newest installed ptxas up to *release* is preferred. None if the caller
+            requested no release, or the reader is a linker.
     """
 
     newest_release: Release

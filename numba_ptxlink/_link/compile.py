@@ -157,6 +157,7 @@ def _start_ptx_compilations(
     # Deferred: most links compile one source.
     from concurrent.futures import ThreadPoolExecutor
 
+    # The threads wait for child processes, in which `nvrtc` makes unoptimised code.
     threads = ThreadPoolExecutor()
     results = [threads.submit(_compile_to_ptx, source, arch, options) for source in inputs]
     threads.shutdown(wait=False)

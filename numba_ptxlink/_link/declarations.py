@@ -48,7 +48,8 @@ _INTEGER_TYPES = (
 # The templates compare void, arithmetic types, enumerations, addresses, and the sizes of classes.
 # `@kind<T>::@is` is the number of a type; `@all` compares the types of a list with a list of numbers;
 # `@agrees` does so for the types of a function, and is 1 for what is no function. `@T` stands for
-# `__numba_ptxlink_T`: such names are reserved, so that no macro of the source replaces them.
+# `__numba_ptxlink_T`: such names are reserved, so that no macro of the source replaces them. The namespace
+# `@declared` has the templates; `_assertion` adds declarations of functions to `@undeclared`.
 _TEMPLATES = """
 namespace @undeclared {}
 using namespace @undeclared;

@@ -82,7 +82,7 @@ def _merge_if_possible(sources: Sequence[Input], options: Options) -> Fusion:
     from numba_ptxlink._fusion import NotCombinedError
 
     # If all inputs are PTX, functions that no kernel calls can be dropped, and calls of weak functions
-    # inlined. With lto, nvJitLink links the merged PTX like one of several inputs.
+    # inlined. With lto, nvJitLink links the merged PTX even if it is alone: visible functions then stay.
     whole_program = len(ptx_inputs) == len(sources) and not options.lto
     inline_all = options.inline_mode == "all"
     key = cache.Key.of(

@@ -200,7 +200,8 @@ class ExportHeader(NamedTuple):
     Args:
         path: The path, or the name of a header in memory.
         name: The file name that the export gave to the header.
-        guard: The macro that the header defines. Only edited copies of the header define the same macro.
+        guard: The macro that the header defines. The name of the macro has a digest of the generated text,
+            and an edited copy keeps the name.
         digest: The digest of the content.
     """
 

@@ -359,5 +359,5 @@ def unavailable_reason(
     install = f"run `pip install {wheel!r}`, " if wheel else ""
     return (
         f"no compiler of CUDA {needed} is installed ({compiler.label} is {dotted(compiler.version(None))}); "
-        f"{install}add that toolkit to PATH or CUDA_HOME, or write PTX only, which contains all functions"
+        f"{install}add that toolkit to PATH or CUDA_HOME, or write PTX only, which has the same functions"
     )
