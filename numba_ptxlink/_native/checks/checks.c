@@ -8,22 +8,28 @@
  * A read does not race with atomic operations if a compare-and-swap by the same thread follows: the comparison fails if
  * another thread has changed the value.
  */
-#define _DEFAULT_SOURCE /* on_exit */
+#define _DEFAULT_SOURCE /* declares on_exit */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* `Access` of _cpu/runtime.py has the same numbers. */
 enum access_kind { READ, WRITE, ATOMIC, ATOMIC_READ, ATOMIC_WRITE, VOLATILE_READ, COMPARE_AND_SWAP };
-/* Of two accesses that race, one is PLAIN: VOLATILE reads do not race with atomic operations, which are ORDERED. */
+/* Atomic operations are ORDERED, and volatile reads VOLATILE. Two accesses race only if at least one is PLAIN, so
+   that a volatile read does not race with an atomic operation. */
 enum order { PLAIN, ORDERED, VOLATILE };
-enum report_kind { RACE, UNINITIALISED, DIVERGENT_BARRIER };
-enum { MAX_THREADS = 1024, MAX_REPORTS = 64, MAX_COMPARED_READS = 64 };
+enum report_kind { RACE, UNINITIALISED, DIVERGENT_BARRIER }; /* the same numbers as in _cpu/checks.py */
+enum {
+  MAX_THREADS = 1024, /* of a block, as in CUDA */
+  MAX_REPORTS = 64,   /* of one worker in a launch: more are dropped */
+  MAX_COMPARED_READS = 64,
+};
 enum { WORD_BYTES = 4, PAGE_BYTES = 4096, PAGE_WORDS = PAGE_BYTES / WORD_BYTES, WARP_SIZE = 32 };
 enum { SHARED_START = 1024 }; /* the first address in shared memory, as in _cpu/runtime.py */
 enum { RACECHECK = 1, INITCHECK = 2 }; /* bits of checks.enabled */
-enum scope { BLOCK_SCOPE, WARP_SCOPE, GRID_SCOPE };
+enum scope { BLOCK_SCOPE, WARP_SCOPE, GRID_SCOPE }; /* the same numbers as `Scope` of _cpu/runtime.py */
 
 /* `site` is the number of a PTX statement, and `thread` an index in the block. `epoch` counts the barriers of its block
    that the thread has passed, and `warp_epoch` its warp operations. */
@@ -64,7 +70,7 @@ static struct {
 
 #define FIELD(context, type, name) (*(type *)((char *)(context) + fields.name))
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the pages, cells and `launch_count` */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects the pages, the cells and `launch_count` */
 static uint32_t launch_count;
 
 /* The pages of memory that have cells, in a hash table by `number`, which is the address of a page / PAGE_BYTES.
@@ -79,7 +85,8 @@ static size_t page_capacity, page_count;
 
 /* Return the entry of a page, or the free entry where it belongs. */
 static struct page *find_page(uint64_t number) {
-  size_t index = number * 0x9E3779B97F4A7C15u >> 20 & (page_capacity - 1); /* Fibonacci hashing: 2^64 / golden ratio */
+  /* Fibonacci hashing: the factor is 2^64 / golden ratio. The lowest bits of the product vary least: drop 20. */
+  size_t index = (number * 0x9E3779B97F4A7C15u >> 20) & (page_capacity - 1);
   while (pages[index].cells && pages[index].number != number) index = (index + 1) & (page_capacity - 1);
   return &pages[index];
 }
@@ -140,7 +147,8 @@ static void add_report(struct checks *checks, struct report report) {
 
 /* Races */
 
-/* Whether two accesses to a word concern the same byte, one is plain, and nothing orders them; see the top. */
+/* Whether two accesses to a word concern the same byte, at least one is PLAIN, and no barrier or block order, as the
+   start of this file explains, is between them. */
 static bool are_unordered(const struct checks *checks, const struct access *now, const struct access *before,
                           bool is_shared) {
   if (now->launch != before->launch || !(now->bytes & before->bytes)) return false;
@@ -228,7 +236,8 @@ static bool is_uninitialised(const struct checks *checks, uint64_t address, uint
   return true;
 }
 
-/* Return the checks of a worker. If the worker has begun another block, count its barriers from 0. */
+/* Return the checks of the worker that runs the block of `context`. If the block is another one than at the last call,
+   count its barriers from 0. */
 static struct checks *current_checks(void *context) {
   struct checks *checks = FIELD(context, struct checks *, checks);
   const uint32_t *ctaid = &FIELD(context, uint32_t, ctaid), *nctaid = &FIELD(context, uint32_t, nctaid);
@@ -246,6 +255,7 @@ static struct checks *current_checks(void *context) {
 void numba_ptxlink_check_access(void *context, uint64_t address, uint64_t size, uint32_t kind, uint64_t site,
                                 uint64_t value) {
   struct checks *checks = current_checks(context);
+  /* Local memory belongs to one thread. */
   if (address - FIELD(context, uint64_t, local_base) < FIELD(context, uint64_t, local_total_size)) return;
   const uint64_t shared_start = FIELD(context, uint64_t, shared_base) + SHARED_START;
   const bool is_shared = address - shared_start < FIELD(context, uint64_t, shared_size);
@@ -267,6 +277,7 @@ void numba_ptxlink_check_access(void *context, uint64_t address, uint64_t size, 
   for (uint64_t part = address; part < end; part = next_word(part)) {
     struct access part_access = now;
     part_access.bytes = bytes_in_word(part, end);
+    /* The bytes of `value` from this part on, moved to their place in the word. */
     const unsigned shift = 8 * (unsigned)(part - address);
     const uint32_t part_value = (uint32_t)(shift < 64 ? value >> shift : 0);
     const uint32_t word_value = part_value << 8 * (part % WORD_BYTES);
@@ -299,7 +310,8 @@ void numba_ptxlink_checks_fields(const uint32_t *offsets) { memcpy(&fields, offs
 
 size_t numba_ptxlink_checks_size(void) { return sizeof(struct checks); }
 
-/* Begin a launch; workers of one launch pass the same number, 0 for a new one. */
+/* Begin a launch, and return its number. The first worker passes 0 as `launch`, and other workers of the launch pass
+   the number that the first one got. */
 uint32_t numba_ptxlink_checks_begin(struct checks *checks, uint32_t enabled, uint32_t launch) {
   pthread_mutex_lock(&lock);
   if (!launch) launch = ++launch_count;
@@ -311,8 +323,8 @@ uint32_t numba_ptxlink_checks_begin(struct checks *checks, uint32_t enabled, uin
   return launch;
 }
 
-/* Set `reports` to the reports of a launch, and return their number. Races of compared reads are removed here, since
-   the compare-and-swap may come after the race. */
+/* Set `reports` to the reports of a launch, and return their number. Races of reads that a compare-and-swap follows are
+   removed only here, since the compare-and-swap may come after the race. */
 uint32_t numba_ptxlink_checks_reports(struct checks *checks, const struct report **reports) {
   uint32_t count = 0;
   for (uint32_t index = 0; index < checks->report_count; ++index) {
@@ -343,11 +355,11 @@ static int exit_status;
 
 static void end_with_status(int status, void *unused) {
   (void)unused;
-  /* After `exit` in a handler, glibc runs the handlers that are left, and the process ends with the new status. */
+  /* If a handler calls `exit`, glibc runs the remaining handlers, and the process ends with the new status. */
   if (!status && exit_status) exit(exit_status);
 }
 
-/* Let the process end with `status` instead of 0; 0 for its own exit status. */
+/* If the process would end with the status 0, let it end with `status`. */
 void numba_ptxlink_checks_set_exit_status(int status) {
   static bool registered;
   if (!registered) registered = !on_exit(end_with_status, NULL);

@@ -1,4 +1,4 @@
-/* Contexts: the primary context of each device, contexts that programs create, and the stack of each thread. */
+/* Contexts: the primary context of each device, contexts that programs create, and the context stack of each thread. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 enum { MAX_STACK_DEPTH = 64 };
 
 static struct CUctx_st primary_contexts[MAX_DEVICES];
-static _Thread_local CUcontext stack[MAX_STACK_DEPTH]; /* the last one is the current context of the thread */
+static _Thread_local CUcontext stack[MAX_STACK_DEPTH]; /* stack[depth - 1] is the current context of the thread */
 static _Thread_local int depth;
 static uint64_t context_count;
 
@@ -25,7 +25,7 @@ CUresult require_context(CUcontext *context) {
   return current->sticky_error;
 }
 
-/* Set `*context` to the current context if it is NULL; check that it is not destroyed. */
+/* If `*context` is NULL, set it to the current context. Return an error if there is none, or if it is destroyed. */
 static CUresult resolve_context(CUcontext *context) {
   CHECK(check_initialized());
   if (!*context) *context = current_context();
@@ -37,11 +37,13 @@ static void initialize(CUcontext context, CUdevice device) {
   context->device = device;
   context->active = true;
   context->id = __atomic_add_fetch(&context_count, 1, __ATOMIC_RELAXED);
+  /* The defaults of NVIDIA's driver, in bytes. */
   context->limits[CU_LIMIT_STACK_SIZE] = 1 << 10;
   context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
   context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
 }
 
+/* Unload the modules and free the memory of a context, and clear its fault. */
 static void release_resources(CUcontext context) {
   unload_context_modules(context);
   remove_context_memory(context);

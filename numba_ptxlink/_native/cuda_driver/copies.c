@@ -1,11 +1,13 @@
-/* Copy memory between host and device, and fill it. All earlier work has ended, so that streams are ignored. All
-   devices use the memory of the host, so that the contexts of a copy between devices are ignored, too. */
+/* Copy memory between host and device, and fill it. All earlier work has ended when a function is called, so that
+   streams are ignored. All devices use the memory of the host, so that the contexts of a copy between devices are
+   ignored, too. */
 #include <string.h>
 
 #include "driver.h"
 
-/* Check the memory of a copy or fill. Device memory has to lie in one allocation. Host memory may be anywhere outside
-   of the heap of device memory (heap.c); whether cuMemHostRegister has registered it makes no difference. */
+/* Return an error unless a copy or fill may access `size` bytes at `address`. Device memory has to lie in one
+   allocation. Host memory, if `may_be_host`, may be anywhere outside of the heap of device memory (heap.c); whether
+   cuMemHostRegister has registered it makes no difference. */
 static CUresult check_memory(uintptr_t address, size_t size, bool may_be_host) {
   struct allocation found;
   if (find_allocation(address, &found) && !(may_be_host && found.kind == REGISTERED_MEMORY))
@@ -61,14 +63,15 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr target, CUcontext target_context, CUdevic
 
 /* Two and three dimensions */
 
-/* The source or the target of a copy: slices of `height` rows of `pitch` bytes. A height or pitch of 0 stands for that
-   of the copied box. */
+/* The source or the target of a copy: slices of `height` rows of `pitch` bytes. If the program passes 0 for one of
+   them, `set_defaults` replaces it by the height, or the width in bytes, of the copied box. */
 struct side {
   uintptr_t start;
   bool may_be_host;
   size_t pitch, height;
 };
 
+/* Set the address of one side: `host` or `device`, by the type of memory. */
 static CUresult set_location(struct side *side, CUmemorytype type, const void *host, CUdeviceptr device) {
   if (type == CU_MEMORYTYPE_ARRAY) return not_supported("a copy of a CUDA array");
   side->may_be_host = type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_UNIFIED;
@@ -81,6 +84,7 @@ static void set_defaults(struct side *side, const CUDA_MEMCPY3D *box) {
   if (!side->height) side->height = box->Height;
 }
 
+/* Copy a box row by row. Rows before one that cannot be accessed are copied. */
 static CUresult copy_rows(const CUDA_MEMCPY3D *box) {
   CHECK(require_context(NULL));
   struct side source = {.pitch = box->srcPitch, .height = box->srcHeight};

@@ -4,11 +4,13 @@
 
 #include "driver.h"
 
+/* The settings until Python calls numba_ptxlink_configure. */
 struct device_settings devices = {.count = 1, .major = 7, .minor = 5, .memory_size = (size_t)16 << 30};
 pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
 static enum { NOT_INITIALIZED, INITIALIZED, FORKED, DEINITIALIZED } state;
 
-/* The limits of a multiprocessor, by "Technical Specifications per Compute Capability" (CUDA C++ Programming Guide). */
+/* The most threads, blocks and KiB of shared memory on a multiprocessor, from the table "Technical Specifications per
+   Compute Capability" of the CUDA C++ Programming Guide. A compute capability is 75 for 7.5. */
 static const struct architecture {
   int compute_capability, threads, blocks, shared_kib;
 } architectures[] = {
@@ -156,7 +158,8 @@ CUresult cuDeviceGetExecAffinitySupport(int *supported, CUexecAffinityType type,
   return CUDA_SUCCESS;
 }
 
-/* Attributes without a case are 0: textures, IPC, clusters, virtual memory management and the like. */
+/* Attributes of features that the CPU lacks have no case, and are 0: textures, IPC, clusters, virtual memory management
+   and the like. Clock rates, the bus and the number of multiprocessors are those of a plausible GPU. */
 int device_attribute(CUdevice_attribute attribute, CUdevice device) {
   const struct architecture limits = find_architecture();
   switch (attribute) {

@@ -1,9 +1,9 @@
 /*
  * Structures and functions that the files of the CPU's CUDA driver share.
  *
- * One lock protects all tables. The lock is not held while Python is called or a kernel runs. Each call has done its
- * work when it returns, so that streams and events have no queues. Python calls the functions whose names begin with
- * numba_ptxlink_, see _cpu/device/callbacks.py.
+ * One lock protects all tables. The lock is not held while Python is called or a kernel runs. Each call of the driver
+ * has done its work when it returns, so that streams and events have no queues. Python calls the functions whose names
+ * begin with numba_ptxlink_; see _cpu/device/callbacks.py.
  */
 #pragma once
 
@@ -14,11 +14,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "entry_points.h" /* also declares not_supported */
+#include "entry_points.h" /* declares not_supported, too */
 
 enum {
   MAX_DEVICES = 16,
-  MAX_THREADS_PER_BLOCK = 1024,
+  MAX_THREADS_PER_BLOCK = 1024, /* of all GPUs since compute capability 2.0 */
   STATIC_SHARED_LIMIT = 48 << 10, /* bytes of shared memory of a block without an opt-in by cuFuncSetAttribute */
   MAX_MESSAGE_SIZE = 4096,
 };
@@ -55,15 +55,17 @@ void deinitialize_driver(void); /* later calls return CUDA_ERROR_DEINITIALIZED *
 struct CUctx_st {
   CUdevice device;
   bool destroyed, active; /* a primary context is active from its first use to its release or reset */
-  unsigned retain_count, flags;
-  uint64_t id;
+  unsigned retain_count;  /* of a primary context: the calls of cuDevicePrimaryCtxRetain without a release */
+  unsigned flags;
+  uint64_t id; /* unique in the process */
   uint32_t peers; /* a bit for each device whose memory kernels may access */
   size_t limits[CU_LIMIT_MAX];
   CUresult sticky_error; /* of a kernel, returned by all later calls */
   char fault_message[MAX_MESSAGE_SIZE];
 };
 
-CUresult require_context(CUcontext *context); /* the current context, if it has no error */
+/* Write the current context to `context`, which may be NULL. Return an error if there is none, or its sticky error. */
+CUresult require_context(CUcontext *context);
 CUcontext current_context(void);              /* NULL without one */
 CUcontext primary_context(CUdevice device);
 
@@ -85,32 +87,32 @@ struct allocation {
   enum memory_kind kind;
   CUcontext context; /* NULL for variables */
   CUdevice device;
-  unsigned flags;
-  uint64_t id;
-  CUmemoryPool pool;
+  unsigned flags;    /* of the call that allocated or registered the memory */
+  uint64_t id;       /* unique in the process */
+  CUmemoryPool pool; /* NULL if the memory is not from a pool */
 };
 
 /* Tell initcheck, which reports uninitialised reads, whether memory is initialised: false after an allocation,
    true after a copy or fill. A call for ordinary host memory, which kernels cannot read, is harmless. */
 void set_initialised(uintptr_t address, size_t size, bool is_initialised);
-/* Allocate as `request` says, which has no start and id yet; write the address. */
+/* Allocate memory with the members of `request`, but for `start` and `id`, which are set here; write the address. */
 CUresult allocate(struct allocation request, uintptr_t *address);
-CUresult add_range(struct allocation range); /* memory that is allocated elsewhere */
+CUresult add_range(struct allocation range); /* adds memory that was not allocated here to the table */
 /* Remove the range that begins at `start`, if it is of one of `kinds`; write it to `removed`, which may be NULL. */
 CUresult remove_range(uintptr_t start, int kinds, struct allocation *removed);
 void remove_context_memory(CUcontext context);
 bool find_allocation(uintptr_t address, struct allocation *found); /* the range that contains `address` */
 bool is_in_heap(uintptr_t address);
 size_t used_memory(CUdevice device); /* bytes */
-bool is_accessible(const struct allocation *range, const struct CUctx_st *context); /* by kernels */
-void regions_changed(void); /* makes Python read the table again */
+bool is_accessible(const struct allocation *range, const struct CUctx_st *context); /* by kernels of `context` */
+void regions_changed(void); /* makes Python read the table again before the next launch */
 
 /* pools.c */
 
 void count_pool_memory(CUmemoryPool pool, ptrdiff_t change); /* `change`: allocated bytes; freed ones are negative */
-bool is_pool_peer(CUmemoryPool pool, CUdevice device);       /* by cuMemPoolSetAccess, whether kernels may access it */
+bool is_pool_peer(CUmemoryPool pool, CUdevice device);       /* whether cuMemPoolSetAccess gave it access */
 
-/* modules.c. Handles of modules and libraries point to a CUlib_st, and handles of kernels to a CUfunc_st. */
+/* modules.c. CUmodule and CUlibrary both point to a CUlib_st here, and CUfunction and CUkernel both to a CUfunc_st. */
 
 struct CUfunc_st {
   struct CUlib_st *library;
@@ -148,8 +150,8 @@ struct launch {
   uint64_t stream;
 };
 
-/* The methods of Device in _cpu/device/callbacks.py: they return a CUresult, and write the reason of an error to
-   `message`. */
+/* The methods of Device in _cpu/device/callbacks.py. Those that return an int return a CUresult, and write the reason
+   of an error to `message`. */
 struct python_functions {
   int (*load)(struct CUlib_st *library, const void *image, char *message, size_t message_size);
   void (*unload)(uint64_t program);

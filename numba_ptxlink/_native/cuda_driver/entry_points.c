@@ -11,8 +11,8 @@ CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuu
   REQUIRE_VALUE(name && function);
   *function = NULL;
   CUdriverProcAddressQueryResult result = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-  /* `entry_points` has the oldest version of a function first, each with the CUDA release that added it. Take the
-     newest one that is not newer than `version`, or else the oldest one. */
+  /* `entry_points` has the versions of a function from the oldest to the newest, each with the CUDA release that added
+     it. Take the newest one that is not newer than `version`; if all are newer, take the oldest one. */
   for (unsigned index = 0; index < entry_point_count; ++index) {
     const struct entry_point *entry = &entry_points[index];
     if (strcmp(entry->name, name) || (*function && entry->release > version)) continue;

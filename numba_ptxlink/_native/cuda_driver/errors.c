@@ -4,7 +4,7 @@
 
 #include "driver.h"
 
-/* NVIDIA's texts of the errors that programs print most. Other errors get the words of their names, see error_names. */
+/* NVIDIA's texts of the errors that programs print most; NULL for others, which get the words of their names. */
 static const char *known_text(CUresult error) {
   switch (error) {
     case CUDA_SUCCESS: return "no error";
@@ -40,7 +40,7 @@ CUresult cuGetErrorName(CUresult error, const char **name) {
   return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* After the fault of a kernel, the text is the message with its place and cause. */
+/* If the current context has the error, after the fault of a kernel, the text names the place and the cause. */
 CUresult cuGetErrorString(CUresult error, const char **text) {
   const struct error_name *found = find_name(error);
   const CUcontext context = current_context();
@@ -59,6 +59,7 @@ int not_supported(const char *function) {
   static unsigned count;
   bool is_new = true;
   pthread_mutex_lock(&driver_lock);
+  /* Each caller passes one string literal, so that the addresses can be compared. */
   for (unsigned index = 0; index < count; ++index) is_new &= reported[index] != function;
   if (is_new && count < MAX_REPORTED) reported[count++] = function;
   pthread_mutex_unlock(&driver_lock);

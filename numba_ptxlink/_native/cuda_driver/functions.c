@@ -79,7 +79,9 @@ CUresult cuKernelGetParamCount(CUkernel kernel, size_t *count) {
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int block_size,
                                                      size_t dynamic_size) {
-  enum { WARP_SIZE = 32, REGISTER_UNIT = 256, SHARED_UNIT = 128 }; /* units of allocation: registers of a warp, bytes */
+  /* A GPU allocates the registers of a warp in units of REGISTER_UNIT, and shared memory in units of SHARED_UNIT
+     bytes. */
+  enum { WARP_SIZE = 32, REGISTER_UNIT = 256, SHARED_UNIT = 128 };
   CHECK(check_function(function));
   REQUIRE_VALUE(blocks && block_size > 0);
   const int threads = round_up(block_size, WARP_SIZE);
@@ -90,7 +92,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction fun
   if (warp_registers) {
     const int total = device_attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 0);
     const int fitting_blocks = total / warp_registers / (threads / WARP_SIZE);
-    /* The number of registers is a guess, for which no launch may fail: one block always fits. */
+    /* The number of registers is an estimate from the PTX, for which no launch may fail: let one block always fit. */
     *blocks = min(*blocks, fitting_blocks > 0 ? fitting_blocks : 1);
   }
   if (shared_size) {
@@ -116,7 +118,7 @@ CUresult cuOccupancyMaxPotentialBlockSize(int *grid_size, int *block_size, CUfun
   int max_size = function->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK], most_threads = 0;
   if (limit > 0) max_size = min(max_size, limit);
   *grid_size = *block_size = 0;
-  /* After the largest size, only multiples of a warp matter. */
+  /* A block that ends in a part of a warp takes the room of a whole warp: below the largest size, try whole warps. */
   for (int size = max_size; size > 0; size = round_up(size - 32, 32)) {
     int blocks;
     CHECK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, size,

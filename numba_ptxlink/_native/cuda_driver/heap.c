@@ -1,9 +1,10 @@
 /*
  * Memory that kernels may access: a table of ranges in the order of addresses, and the allocator of device memory.
  *
- * Device memory lies in the heap, a large range of addresses that no other part of the process uses. The allocator goes
- * through the heap, and uses freed addresses again only after it has reached the end, so that an access to freed memory
- * is a fault for a long time. A gap on both sides of each allocation makes an overrun a fault, too.
+ * Device, managed and pinned memory lies in the heap, a large range of addresses that no other part of the process
+ * uses. The allocator goes through the heap from the start to the end, and uses freed addresses again only in its next
+ * pass, so that an access to freed memory is a fault for a long time. A gap on both sides of each allocation makes an
+ * overrun a fault, too.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 #include "driver.h"
 
 enum {
-  ALIGNMENT = 512,           /* bytes; cudaMalloc guarantees 256 */
+  ALIGNMENT = 512,           /* bytes, as GPUs align; cudaMalloc guarantees only 256 */
   MAX_GAP = 64 << 10,        /* bytes between two allocations */
   MAX_FILLED = 1 << 20,      /* bytes of a new allocation that are filled, so that no program relies on zeros */
   FILL_BYTE = 0xCB,
@@ -24,9 +25,10 @@ enum {
 
 static struct allocation *ranges;
 static size_t range_count, range_capacity;
-static uint64_t generation = 1, allocation_count; /* each change of the table is a new generation */
-static size_t used[MAX_DEVICES];                  /* bytes */
-/* The heap is accessible up to `heap_committed`, and the next allocation is searched from `heap_cursor` on. */
+static uint64_t generation = 1; /* increases at each change of the table, so that Python knows when to read it again */
+static uint64_t allocation_count;
+static size_t used[MAX_DEVICES]; /* bytes */
+/* The heap is accessible up to `heap_committed`. The search for free addresses starts at `heap_cursor`. */
 static uintptr_t heap_start, heap_end, heap_committed, heap_cursor;
 
 /* Return the index of the first range that begins after `address`; `range_count` if there is none. */
@@ -98,8 +100,8 @@ static bool commit(uintptr_t end) {
 
 static size_t round_up(size_t size) { return (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
-/* Return the next free address after the cursor, or else after the start of the heap; 0 if there is none. Make the
-   memory accessible, and move the cursor to its end. */
+/* Return the first free address after the cursor or, in a second pass, after the start of the heap; 0 if there is none.
+   Make the memory accessible, and move the cursor to its end. */
 static uintptr_t find_free_address(size_t size, size_t gap) {
   for (int pass = 0; pass < 2; ++pass, heap_cursor = heap_start) {
     uintptr_t candidate = round_up(heap_cursor + gap);
@@ -121,7 +123,8 @@ static uintptr_t find_free_address(size_t size, size_t gap) {
   return 0;
 }
 
-/* Allocate memory; the caller holds the lock. The gap is as large as the allocation, up to MAX_GAP. */
+/* Allocate memory; the caller holds the lock. The gap to other allocations is as large as the allocation, up to
+   MAX_GAP. */
 static CUresult allocate_locked(struct allocation *request) {
   const size_t size = round_up(request->size), gap = size < MAX_GAP ? size : MAX_GAP;
   const bool uses_device_memory = request->kind != PINNED_MEMORY;
@@ -149,7 +152,7 @@ CUresult allocate(struct allocation request, uintptr_t *address) {
   return CUDA_SUCCESS;
 }
 
-/* numba_ptxlink_mark_memory of ../checks/checks.c; NULL without initcheck. */
+/* numba_ptxlink_mark_memory of ../checks/checks.c if initcheck is enabled, else NULL. */
 static void (*mark_memory)(uint64_t address, uint64_t size, int is_initialised);
 
 void numba_ptxlink_set_marker(void *function) { *(void **)&mark_memory = function; }
@@ -161,11 +164,11 @@ void set_initialised(uintptr_t address, size_t size, bool is_initialised) {
 /* Give pages of a freed allocation back to the system; the addresses stay reserved. */
 static void discard_pages(uintptr_t start, size_t size) {
   const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-  const uintptr_t first = (start + page - 1) / page * page, end = (start + size) / page * page;
-  if (first < end) madvise((void *)first, end - first, MADV_DONTNEED);
+  const uintptr_t first_page = (start + page - 1) / page * page, end = (start + size) / page * page;
+  if (first_page < end) madvise((void *)first_page, end - first_page, MADV_DONTNEED);
 }
 
-/* Remove a range from the table, and free its memory if `allocate` allocated it. */
+/* Remove a range from the table, and free its memory if it was allocated here. The caller holds the lock. */
 static void forget_range(struct allocation *range) {
   const struct allocation copy = *range;
   erase_range(range);
@@ -238,6 +241,7 @@ size_t numba_ptxlink_regions(int device, uint64_t *known, uintptr_t (*table)[2],
   pthread_mutex_lock(&driver_lock);
   size_t count = 0;
   if (*known != generation && range_count <= capacity) {
+    /* First all writable ranges, then those that kernels may only read. */
     for (int read_only = 0; read_only < 2; ++read_only) {
       for (size_t index = 0; index < range_count; ++index) {
         const struct allocation *range = &ranges[index];

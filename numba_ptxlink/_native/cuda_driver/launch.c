@@ -6,8 +6,12 @@
 
 #include "driver.h"
 
-enum { MAX_STACK_PARAMS = 4096, INTERRUPTED = -1 };
+enum {
+  MAX_STACK_PARAMS = 4096, /* bytes; larger arguments are packed into allocated memory */
+  INTERRUPTED = -1,        /* the result of python.launch after Ctrl-C */
+};
 
+/* Check the numbers of blocks and threads against the limits of GPUs. */
 static CUresult check_shape(const struct launch *launch) {
   static const unsigned max_grid[] = {INT32_MAX, UINT16_MAX, UINT16_MAX}, max_block[] = {1024, 1024, 64};
   uint64_t threads = 1;
@@ -19,11 +23,12 @@ static CUresult check_shape(const struct launch *launch) {
   return threads <= MAX_THREADS_PER_BLOCK ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Check threads and shared memory against the limits of the kernel; for a cooperative launch, the number of blocks. */
 static CUresult check_resources(const struct launch *launch, CUfunction function) {
   const uint64_t threads = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
   const int *attributes = function->attributes;
   REQUIRE_VALUE(threads <= (uint64_t)attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK]);
-  /* More than 48 KiB in all needs an opt-in by cuFuncSetAttribute. */
+  /* A block may have more than 48 KiB of shared memory, static and dynamic, only after cuFuncSetAttribute. */
   const int opt_in_limit = attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
   const int default_limit = STATIC_SHARED_LIMIT - attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES];
   REQUIRE_VALUE(launch->shared_size <= (unsigned)(opt_in_limit > default_limit ? opt_in_limit : default_limit));
@@ -38,7 +43,8 @@ static CUresult check_resources(const struct launch *launch, CUfunction function
   return CUDA_SUCCESS;
 }
 
-/* Whether a context is unusable after an error, as on a GPU. See numba_ptxlink_clear_fault for programs in Python. */
+/* Whether a context is unusable after this error of a kernel, as on a GPU, until it is reset. In a Python program,
+   numba_ptxlink_clear_fault makes it usable again. */
 static bool is_sticky(CUresult error) {
   switch (error) {
     case CUDA_ERROR_ILLEGAL_ADDRESS:
@@ -63,21 +69,22 @@ static CUresult run_kernel(CUcontext context, CUfunction function, const struct 
   const int result =
       python.launch(function->library->program, function->name, launch, params, message, sizeof message);
   if (result == INTERRUPTED) {
-    /* Ctrl-C. The Python callback cannot raise: send the signal again, for which Python raises KeyboardInterrupt when
-       it continues after this call. */
+    /* The user has pressed Ctrl-C. The Python callback cannot raise an exception through C code: send the signal again,
+       so that Python raises KeyboardInterrupt when it continues after this call. */
     raise(SIGINT);
     return CUDA_ERROR_LAUNCH_FAILED;
   }
   if (result != CUDA_SUCCESS) {
     memcpy(context->fault_message, message, sizeof message);
-    /* A C++ program reads each error from a later call, since a launch by <<<>>> returns none. */
+    /* A C++ program learns of any error by a later call, since a launch by <<<>>> returns none. */
     if (is_sticky((CUresult)result) || has_started_python) context->sticky_error = (CUresult)result;
     if (has_started_python) fprintf(stderr, "%s\n", message);
   }
   return (CUresult)result;
 }
 
-/* Arguments are either in `params`, an array with the address of each, or in a buffer that `extra` names. */
+/* Launch a kernel. The arguments are either in `params`, an array with the address of each, or packed in a buffer that
+   `extra` names: a list of keys and values, of which CU_LAUNCH_PARAM_END is the last. */
 static CUresult launch_kernel(CUfunction function, struct launch *launch, void **params, void **extra) {
   CUcontext context;
   CHECK(require_context(&context));

@@ -6,12 +6,12 @@
 #include "driver.h"
 
 struct CUlinkState_st {
-  unsigned count;
+  unsigned count; /* of inputs, each with its size in bytes and its name for messages */
   void **inputs;
   size_t *sizes;
   char **names;
-  void *output;
-  char *error_log;
+  void *output;    /* the linked PTX; NULL before cuLinkComplete */
+  char *error_log; /* the program's buffer for errors; NULL if it passed none */
   size_t error_log_size;
 };
 

@@ -3,6 +3,7 @@
 
 #include "driver.h"
 
+/* Allocate memory of a kind in the current context. */
 static CUresult allocate_kind(uintptr_t *address, size_t size, enum memory_kind kind, unsigned flags) {
   CUcontext context;
   CHECK(require_context(&context));
@@ -33,7 +34,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *address, size_t size, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-/* Return the error of the context that an allocation belongs to. No context has to be current to free memory. */
+/* Return the error of the context that an allocation belongs to. To free memory, no context has to be current. */
 static CUresult check_owner(uintptr_t address) {
   struct allocation found;
   CHECK(check_initialized());
@@ -96,7 +97,7 @@ CUresult cuMemHostGetFlags(unsigned *flags, void *host) {
   CHECK(require_context(NULL));
   struct allocation found;
   REQUIRE_VALUE(flags && find_allocation((uintptr_t)host, &found) && found.kind == PINNED_MEMORY);
-  /* With unified addressing all pinned memory is mapped. */
+  /* With unified addressing, all pinned memory is mapped, whatever the program has requested. */
   *flags = found.flags | CU_MEMHOSTALLOC_DEVICEMAP;
   return CUDA_SUCCESS;
 }
@@ -118,7 +119,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *start, size_t *size, CUdeviceptr a
   return CUDA_SUCCESS;
 }
 
-/* Advice: all memory is memory of the host, so that advice about its place has no effect. */
+/* Advice about the place of memory: all memory lies on the host, so that only the range is checked. */
 
 static CUresult check_range(CUdeviceptr address, size_t size) {
   CHECK(require_context(NULL));
@@ -148,8 +149,8 @@ CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t siz
 
 static bool is_host_memory(const struct allocation *range) { return range->kind & (PINNED_MEMORY | REGISTERED_MEMORY); }
 
-/* Write an attribute of the pointer `address` to `value`. The pointer lies in the range `found`; the size of the range
-   is 0 if the memory is unknown. */
+/* Write an attribute of the pointer `address` to `value`. The pointer lies in the range `found`, whose size is 0 if the
+   table has no memory at the address. */
 static CUresult write_attribute(void *value, CUpointer_attribute attribute, CUdeviceptr address,
                                 const struct allocation *found) {
   const bool is_known = found->size;

@@ -5,9 +5,9 @@
 
 #include "driver.h"
 
-static struct CUlib_st *module_list; /* all loaded modules and libraries: the end of a context unloads its modules */
+static struct CUlib_st *module_list; /* all loaded modules and libraries, for unload_context_modules */
 
-/* A handle of a module is a handle of a library, and a handle of a kernel is a handle of a function. */
+/* A module and a library have the same structure here, and so do a kernel and a function. */
 static CUlibrary library_of(CUmodule module) { return (CUlibrary)module; }
 static CUfunction function_of(CUkernel kernel) { return (CUfunction)kernel; }
 
@@ -52,7 +52,7 @@ void numba_ptxlink_set_program(CUlibrary library, uint64_t program) { library->p
 
 /* Loading */
 
-/* Write the text to the buffer that the options of a JIT compilation name; return whether they name one. */
+/* Write `text` to the buffer for errors that the JIT options pass; return whether they pass one. */
 static bool write_error_log(const char *text, const CUjit_option *options, void **values, unsigned count) {
   char *buffer = NULL;
   size_t size = 0;
@@ -64,7 +64,8 @@ static bool write_error_log(const char *text, const CUjit_option *options, void 
   return buffer && size;
 }
 
-/* Load an image; `context` is NULL for a library. `options` are `count` JIT options with their `values`. */
+/* Load an image, which is PTX or a fat binary. `context` is that of a module, and NULL for a library. `options` are
+   `count` JIT options with their `values`. */
 static CUresult load(CUlibrary *library, CUcontext context, const void *image, const CUjit_option *options,
                      void **values, unsigned count) {
   REQUIRE_VALUE(library && image);
@@ -104,7 +105,7 @@ static CUresult load_file(CUlibrary *library, CUcontext context, const char *pat
   return result;
 }
 
-/* Do not free the structures, so that a handle of an unloaded module causes an error, not a crash. */
+/* Unload a module or library. Do not free its structures, so that a later use of a handle is an error, not a crash. */
 static void unload(CUlibrary library) {
   pthread_mutex_lock(&driver_lock);
   for (struct CUlib_st **link = &module_list; *link; link = &(*link)->next)
@@ -120,6 +121,7 @@ static void unload(CUlibrary library) {
 }
 
 void unload_context_modules(CUcontext context) {
+  /* `unload` takes the lock and calls Python: search the list from its start after each module. */
   for (;;) {
     pthread_mutex_lock(&driver_lock);
     CUlibrary found = module_list;

@@ -6,7 +6,7 @@
 struct CUmemPoolHandle_st {
   CUdevice device;
   uint32_t peers; /* a bit for each other device whose kernels may access the memory */
-  uint64_t used, used_high, release_threshold; /* bytes */
+  uint64_t used, used_high, release_threshold; /* bytes; `used_high` is the maximum of `used` since its last reset */
   int forbids_reuse[3];                        /* the CU_MEMPOOL_ATTR_REUSE_... attributes, which are 1 by default */
 };
 
@@ -14,11 +14,12 @@ static struct CUmemPoolHandle_st default_pools[MAX_DEVICES];
 static CUmemoryPool current_pools[MAX_DEVICES]; /* by cuDeviceSetMemPool; NULL for the default pool */
 
 void count_pool_memory(CUmemoryPool pool, ptrdiff_t change) {
-  if (!pool) return;
+  if (!pool) return; /* the memory is not from a pool */
   const uint64_t used = __atomic_add_fetch(&pool->used, change, __ATOMIC_RELAXED);
   if (used > pool->used_high) pool->used_high = used;
 }
 
+/* Return the default pool of a device. Its `device` is set here, since the array begins as zeros. */
 static CUmemoryPool default_pool(CUdevice device) {
   CUmemoryPool pool = &default_pools[device];
   pool->device = device;

@@ -15,11 +15,11 @@
 
 #include "driver.h"
 
-struct python_functions python;
+struct python_functions python; /* all NULL until Python calls numba_ptxlink_register */
 bool has_started_python;
-static CUresult attach_result;
+static CUresult attach_result; /* of attach_once */
 
-/* Declare a function of Python's C API, NULL if `library` lacks it. */
+/* Declare a pointer to a function of Python's C API, which is NULL if `library` lacks the function. */
 #define PYTHON_FUNCTION(type, name, ...) type (*name)(__VA_ARGS__) = (type (*)(__VA_ARGS__))dlsym(library, #name)
 
 /* Python code for an interpreter that this library starts: write to stdout of the C library, so that output of kernels
@@ -35,7 +35,7 @@ static const char redirect_output[] =
     "    def flush(self):\n"
     "        pass\n"
     "sys.stdout = ProgramOutput()\n";
-/* Load LLVM before `at_exit` is registered, so that LLVM is destroyed after it has run. */
+/* Load LLVM before `at_exit` is registered: exit handlers run in reverse order, so that LLVM is destroyed after it. */
 static const char load_compiler[] =
     "from numba_ptxlink._cpu import machine_code\n"
     "machine_code.target()\n";
@@ -94,6 +94,7 @@ static bool load_python(void) {
   return library ? start_interpreter(library, executable) : report_failure(dlerror());
 }
 
+/* Run Python code, which prints its errors; return whether there was none. */
 static bool run_in_python(const char *code) {
   void *library = RTLD_DEFAULT;
   PYTHON_FUNCTION(int, PyRun_SimpleStringFlags, const char *, void *);
@@ -134,7 +135,7 @@ static void attach_once(void) {
     sigaction(SIGINT, NULL, &sigint_action);
     attached = load_python() && run_in_python(redirect_output) && run_in_python(load_compiler) &&
                run_in_python(import_device);
-    /* Exit handlers run in reverse order: register this one last, so that it runs before the libraries' destructors. */
+    /* Register this handler last, so that it runs before the destructors of libraries that Python has loaded. */
     if (attached) atexit(at_exit);
     sigaction(SIGINT, &sigint_action, NULL);
     setlocale(LC_CTYPE, locale);

@@ -26,12 +26,13 @@ struct CUevent_st {
 enum { LEAST_PRIORITY = 0, GREATEST_PRIORITY = -5 };
 static uint64_t last_stream_id = 16; /* the default streams have smaller numbers: their handles, 0 to 2 */
 
-/* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are streams of the current context. */
+/* Whether `stream` is NULL, CU_STREAM_LEGACY or CU_STREAM_PER_THREAD, the handles 0 to 2: streams of the current
+   context. */
 static bool is_default(CUstream stream) { return (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD; }
 
 static bool is_event(CUevent event) { return event && !event->destroyed; }
 
-/* Write the context of a stream. */
+/* Write the context of a stream; return an error if the stream or the context cannot be used. */
 static CUresult stream_context(CUstream stream, CUcontext *context) {
   if (is_default(stream)) return require_context(context);
   CHECK(check_initialized());
@@ -116,7 +117,7 @@ CUresult cuStreamGetDevice(CUstream stream, CUdevice *device) {
   return CUDA_SUCCESS;
 }
 
-/* Nothing is captured into graphs. */
+/* Capturing: no stream is ever captured into a graph. */
 
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status) {
   CHECK(check_initialized());
@@ -149,7 +150,7 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
   return CUDA_SUCCESS;
 }
 
-/* Functions of the program */
+/* Functions of the program that a stream calls: at once, since all earlier work has ended */
 
 CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void *data, unsigned flags) {
   CHECK(cuStreamSynchronize(stream));

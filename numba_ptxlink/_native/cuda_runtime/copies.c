@@ -1,6 +1,7 @@
 /* Copy and fill memory and variables. */
 #include "runtime.h"
 
+/* Copy memory. All earlier work has ended, so that asynchronous copies use this function, too. */
 static cudaError_t copy(void *target, const void *source, size_t size, enum cudaMemcpyKind kind) {
   CHECK(ensure_context());
   switch (kind) {
@@ -31,6 +32,7 @@ cudaError_t cudaMemcpyPeerAsync(void *target, int target_device, const void *sou
 
 /* Two and three dimensions */
 
+/* Whether `kind` is a value of the enumeration: programs may pass any number. */
 static bool is_direction(enum cudaMemcpyKind kind) { return kind >= cudaMemcpyHostToHost && kind <= cudaMemcpyDefault; }
 static CUmemorytype source_type(enum cudaMemcpyKind kind) {
   if (kind == cudaMemcpyDefault) return CU_MEMORYTYPE_UNIFIED;

@@ -7,7 +7,7 @@
 /* The primary contexts, NULL before their first use. Each is retained once, so that one release ends it. */
 static CUcontext contexts[MAX_DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static _Thread_local int selected; /* by cudaSetDevice */
+static _Thread_local int selected; /* the device of cudaSetDevice, by default 0 */
 static unsigned device_flags[MAX_DEVICES];
 
 /* Write the primary context of a device, which is retained at the first call. */
@@ -23,7 +23,7 @@ static cudaError_t find_context(int device, CUcontext *context) {
   return (cudaError_t)result;
 }
 
-/* A context that the program has made current with the driver API stays current. */
+/* Make the selected device's context current. A context that the program has made current with the driver API stays. */
 cudaError_t ensure_context(void) {
   CUcontext context;
   CHECK(cuInit(0));

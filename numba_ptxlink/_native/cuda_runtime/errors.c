@@ -13,7 +13,8 @@ cudaError_t record_error(cudaError_t error) {
   return error;
 }
 
-/* The fault of a kernel stays the error of its context until the device is reset. */
+/* Without an error of its own, the thread gets that of its context: a kernel's fault stays until the device is reset.
+   */
 cudaError_t cudaPeekAtLastError(void) {
   CUcontext context;
   if (last_error != cudaSuccess || cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context) return last_error;
@@ -37,7 +38,7 @@ const char *cudaGetErrorName(cudaError_t error) {
   return found ? found->name : "unrecognized error code";
 }
 
-/* NVIDIA's texts of errors for which the driver has none, or another; NULL for other errors. */
+/* NVIDIA's texts of errors for which the driver has no text, or another text; NULL for other errors. */
 static const char *runtime_text(cudaError_t error) {
   switch (error) {
     case cudaErrorInvalidConfiguration: return "invalid configuration argument";

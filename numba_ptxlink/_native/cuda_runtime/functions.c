@@ -3,7 +3,8 @@
 
 #include "runtime.h"
 
-/* Define a function that calls one function of the driver, for the `function` that `kernel` is on the device. */
+/* Define a function of the runtime that calls one function of the driver. A parameter has to be named `kernel`; `call`
+   uses `function`, the handle of that kernel on the current device. */
 #define DEFINE_OF_KERNEL(name, parameters, call)        \
   cudaError_t name parameters {                         \
     CUfunction function;                                \

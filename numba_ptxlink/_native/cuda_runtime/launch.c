@@ -7,14 +7,14 @@ struct configuration {
   cudaStream_t stream;
 };
 
-/* Code by nvcc pushes the configuration of <<<>>>, evaluates the arguments, which may contain launches, and pops the
-   configuration. */
+/* For a launch by <<<>>>, nvcc's code pushes the configuration, evaluates the arguments, which may contain other
+   launches, and pops the configuration. */
 enum { MAX_PUSHED = 64 };
 static _Thread_local struct configuration pushed[MAX_PUSHED];
 static _Thread_local unsigned pushed_count;
 
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_size, struct CUstream_st *stream) {
-  if (pushed_count == MAX_PUSHED) return 1;
+  if (pushed_count == MAX_PUSHED) return 1; /* nvcc's code then skips the launch */
   pushed[pushed_count++] = (struct configuration){grid, block, shared_size, stream};
   return 0;
 }
@@ -29,7 +29,7 @@ cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared_s
   return cudaSuccess;
 }
 
-/* Whether a GPU can run blocks and a grid of these numbers of threads and blocks. */
+/* Whether a GPU can run a grid of these numbers of blocks, and blocks of these numbers of threads. */
 static bool is_possible(dim3 grid, dim3 block) {
   enum { MAX_BLOCK_THREADS = 1024, MAX_BLOCK_Z = 64 };
   const bool fits_grid = grid.x && grid.x <= INT32_MAX && grid.y && grid.y <= UINT16_MAX &&

@@ -4,8 +4,8 @@
 #include "runtime.h"
 
 /*
- * Define an allocation of the runtime; `parameters` have an `address` and a `size`. For 0 bytes, the runtime returns a
- * null pointer, while the driver returns an error.
+ * Define a function of the runtime that allocates memory by `call`, a function of the driver; `parameters` contain an
+ * `address` and a `size`. For 0 bytes, the runtime returns a null pointer, and the driver would return an error.
  */
 #define DEFINE_ALLOCATION(name, parameters, call) \
   cudaError_t name parameters {                   \
@@ -100,7 +100,8 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
   void *addresses[] = {&values[MEMORY_TYPE], &values[IS_MANAGED], &values[DEVICE], &values[HOST_POINTER]};
   CHECK_AND_RECORD(cuPointerGetAttributes(COUNT, queried, addresses, (CUdeviceptr)pointer));
   const bool is_known = values[MEMORY_TYPE];
-  /* Write single members: CUDA 13 has appended some, which the structure of a CUDA 12 program lacks. */
+  /* Write each member alone, not the whole structure: CUDA 13 has appended members, for which that of a CUDA 12
+     program has no room. */
   attributes->type = !is_known                                  ? cudaMemoryTypeUnregistered
                      : values[IS_MANAGED]                       ? cudaMemoryTypeManaged
                      : values[MEMORY_TYPE] == CU_MEMORYTYPE_HOST ? cudaMemoryTypeHost

@@ -10,27 +10,28 @@
 
 #include "runtime.h"
 
-/* `__fatBinC_Wrapper_t` of fatbinary_section.h. In version 2, for nvcc -rdc=true, `linked` are the fat binaries of all
-   files, which are to be linked; NULL is the last. */
+/* `__fatBinC_Wrapper_t` of fatbinary_section.h. In version 2, which nvcc -rdc=true writes, `linked` is a list of the
+   fat binaries of all files, to be linked when the program runs; NULL ends the list. */
 struct wrapper {
   int magic, version;
   const struct fat_binary *content;
   const struct fat_binary *const *linked;
 };
 
+/* The header of a fat binary; `size` bytes of content follow it. */
 struct fat_binary {
   uint32_t magic;
   uint16_t version, header_size;
   uint64_t size;
 };
 
-enum { LINKED_VERSION = 2 };
+enum { LINKED_VERSION = 2 }; /* of a wrapper with `linked` */
 
 /* A registered fat binary, and the module that is loaded from it on each device. */
 struct registration {
   const struct wrapper *wrapper;
   CUmodule modules[MAX_DEVICES]; /* NULL before it is loaded */
-  cudaError_t error;             /* of a failed load, which is not repeated */
+  cudaError_t error;             /* of a failed load on any device: no load is tried again */
   bool has_managed;              /* has __managed__ variables */
 };
 
@@ -46,7 +47,8 @@ struct symbol {
 /* A hash table by host addresses, which is never more than half full. Collisions take the next free entry. */
 static struct symbol *symbols;
 static size_t symbol_count, capacity;
-/* There are two locks, since a load calls Python, which may load libraries that register fat binaries meanwhile. */
+/* `load_lock` is held during a load, `table_lock` only for accesses to the table: a load calls Python, which may load
+   libraries whose fat binaries are registered meanwhile. */
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER, load_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Return the entry of a symbol, or the free entry where it belongs, in a table with `size` entries. */
@@ -61,7 +63,7 @@ static void add_symbol(struct symbol symbol) {
   if (2 * symbol_count >= capacity) {
     const size_t new_capacity = capacity ? 2 * capacity : 256;
     struct symbol *new_symbols = calloc(new_capacity, sizeof *new_symbols);
-    if (!new_symbols) abort(); /* nvcc's code, which calls this before main, takes no error */
+    if (!new_symbols) abort(); /* most callers are nvcc's code before main, to which no error can be returned */
     for (size_t index = 0; index < capacity; ++index)
       if (symbols[index].host) *find_entry(new_symbols, new_capacity, symbols[index].host) = symbols[index];
     free(symbols);
@@ -75,8 +77,8 @@ static void add_symbol(struct symbol symbol) {
 }
 
 /* Programs also get kernels by cudaLibraryGetKernel, and pass their handles to functions that take the host address of
-   a kernel. So each is a symbol whose `host` is the handle. All share one registration without a fat binary: their
-   library is loaded already, so that `functions` is set from the start. */
+   a kernel. So each such kernel is a symbol whose `host` is the handle. All share this registration without a fat
+   binary: their libraries are loaded already, so that `functions` is set from the start. */
 static struct registration library_kernels;
 
 void add_kernel(CUkernel kernel) {
@@ -86,6 +88,7 @@ void add_kernel(CUkernel kernel) {
   add_symbol(symbol);
 }
 
+/* Copy the symbol with a host address to `found`; return whether there is one. */
 static bool find_symbol(const void *host, struct symbol *found) {
   pthread_mutex_lock(&table_lock);
   const struct symbol *entry = capacity && host ? find_entry(symbols, capacity, host) : NULL;

@@ -17,7 +17,7 @@
 
 enum { MAX_DEVICES = 16 };
 
-/* Return the error of `call`, of the runtime or the driver, from the calling function, if there is one. */
+/* If `call`, of the runtime or the driver, returns an error, return the error from the calling function. */
 #define CHECK(call)                                        \
   do {                                                     \
     const cudaError_t check_result = (cudaError_t)(call);  \
@@ -30,13 +30,13 @@ enum { MAX_DEVICES = 16 };
     const cudaError_t check_result = (cudaError_t)(call);               \
     if (check_result != cudaSuccess) return record_error(check_result); \
   } while (0)
-/* Return `error` from a function that programs call, and record it, unless `condition` holds. */
+/* Unless `condition` holds, record `error` and return it: for functions that programs call. */
 #define REQUIRE(condition, error)                   \
   do {                                              \
     if (!(condition)) return record_error(error);   \
   } while (0)
 
-/* Define a function of the runtime that calls one function of the driver, which needs a current context. */
+/* Define a function of the runtime that forwards to one function of the driver, `call`, with a current context. */
 #define DEFINE_FORWARD(name, parameters, call) \
   cudaError_t name parameters {                \
     CHECK_AND_RECORD(ensure_context());        \
@@ -46,7 +46,7 @@ enum { MAX_DEVICES = 16 };
 
 /* errors.c */
 
-cudaError_t record_error(cudaError_t error); /* returns `error` */
+cudaError_t record_error(cudaError_t error); /* keeps `error` as the thread's last error; returns it */
 
 /* devices.c */
 
@@ -58,5 +58,5 @@ cudaError_t find_current_device(int *device); /* the device of the current conte
 /* Find the kernel or variable with the address `host` in the C++ program, on the current device. */
 cudaError_t find_function(const void *host, CUfunction *function);
 cudaError_t find_variable(const void *host, CUdeviceptr *address, size_t *size);
-void add_kernel(CUkernel kernel); /* makes it known to find_function by its handle */
-void forget_modules(int device); /* after a reset */
+void add_kernel(CUkernel kernel); /* lets find_function accept the handle of a kernel in place of a host address */
+void forget_modules(int device);  /* after a reset of the device */
