@@ -400,6 +400,7 @@ div.approx.f: k k
     result = select i1 {is_subnormal}, float {zero_product}, float {quotient}
 fma.f mad.f: k k
     result = call {ir} @llvm.fma.{suffix}({ir} {a}, {ir} {b}, {ir} {c})
+; For f16 and bf16: `fused` rounds the exact sum once, to an odd float, so that the rounding to 16 bits is correct.
 fma.f16: k k
     result = call float @ptxlink.fused(float {a}, float {b}, float {c})
 min.f max.f: k k
@@ -479,8 +480,8 @@ directed.sqrt:
     result = call {ir} @ptxlink.directed.sqrt.{suffix}({ir} {a}, i1 {up})
 directed.narrow:
     result = call float @ptxlink.directed.f32(double {a}, i1 {up})
-; The masks of `llvm.is.fpclass` have these bits: 1 and 2 for NaN, 4 and 512 for infinite, 8 and 256 for normal, 16 and
-; 128 for subnormal, 32 and 64 for zero; each first for negative and then for positive numbers.
+; The masks of `llvm.is.fpclass` have the bits 1 and 2 for NaN, and two bits for each class of negative and of positive
+; numbers: 4 and 512 for infinite, 8 and 256 for normal, 16 and 128 for subnormal, 32 and 64 for zero.
 testp.finite.f: k p
     result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 504)
 testp.infinite.f: k p
@@ -633,7 +634,7 @@ cvt.round_to_odd:
     result = or i32 {dynamic_shared_size}, 0
 %total_smem_size %aggr_smem_size: u
     result = trunc i64 {shared_size} to i32
-; The address of the workspace of the grid barrier.
+; The upper and the lower half of the address of the workspace of the grid barrier.
 %envreg1: u
     upper_half = lshr i64 {workspace}, 32
     result = trunc i64 {upper_half} to i32

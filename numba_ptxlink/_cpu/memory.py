@@ -197,6 +197,7 @@ def load_or_store(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
     if _other_modifiers(mnemonic):
         raise UnsupportedInstruction
     writes = mnemonic.opcode == "st"
+    # The width of an element, in bits and in bytes.
     bits, size = mnemonic.type.width, mnemonic.type.width // 8
     is_atomic = not _ATOMIC_MODIFIERS.isdisjoint(mnemonic.modifiers)
     atomic, order = (" atomic", " seq_cst") if is_atomic else ("", "")

@@ -59,7 +59,7 @@ class _Arguments:
 
 def print_formatted(template: int, arguments: int) -> int:
     """
-    Print as CUDA's `vprintf` does; like it, return the number of arguments.
+    Print as CUDA's `vprintf` does, which returns the number of arguments.
 
     Args:
         template: The address of the format string.

@@ -39,7 +39,7 @@ __all__ = ["CpuProgram", "Region", "byte_sizes"]
 _CALL_CONFIG = Configuration((1, 1, 1), (1, 1, 1))
 # Room for `struct grid_workspace` of cooperative groups, of 8 bytes in driver_abi.h of CUDA 12.9 and 13.3.
 _GRID_WORKSPACE_BYTES = 64
-_MAX_IDLE_KEYS = 64  # The number of different `_PackedLaunch.worker_key`, of whose launches workers are kept.
+_MAX_IDLE_KEYS = 64  # Idle workers are dropped if they have more different `worker_key` than this.
 _UNLIMITED_STEPS = 1 << 62  # More steps than a thread executes in a century.
 # The highest limits of all GPUs ("Technical Specifications" in the CUDA C++ Programming Guide).
 _MAX_BLOCK_THREADS, _MAX_SHARED_BYTES = 1024, 227 << 10
