@@ -1,7 +1,8 @@
 // Instructions and intrinsics of LLVM as C++ functions: `%c = add i32 %a, %b` is `c = op_add(a, b)`, and
 // `call float @llvm.fabs.f32(float %a)` is `llvm_fabs(a)`. Integers are unsigned; an instruction that takes them as
-// signed says so by its name. Each function computes what "LLVM Language Reference Manual" says, and none of them
-// has undefined behaviour in C++ that the instruction has not.
+// signed has an s in its name, such as sdiv. Each function computes what "LLVM Language Reference Manual" says: where
+// an instruction is defined, C++ must not leave its function undefined, as it does for an overflow of signed integers.
+// The parameter i1 of llvm_abs and others, which lets LLVM leave a case undefined, has no effect here.
 
 #define PTXLINK_INLINE inline __attribute__((always_inline))
 
@@ -20,18 +21,22 @@ static_assert(FLT_EVAL_METHOD == 0 || FLT_EVAL_METHOD == 16, "floats are compute
 #error "-ffast-math changes the results of exported functions; compile this file without it"
 #endif
 
-// The signed type of an integer's width; the type that arithmetic is done in, which is not promoted to int.
+// For an integer type: the signed type of the same width, and the type for its arithmetic. C++ would promote i8 and i16
+// to int, in which a product of two i16 may overflow.
 template<class T> struct type_of;
-template<> struct type_of<i8> { typedef int8_t is_signed; typedef i32 wide; };
-template<> struct type_of<i16> { typedef int16_t is_signed; typedef i32 wide; };
-template<> struct type_of<i32> { typedef int32_t is_signed; typedef i32 wide; };
-template<> struct type_of<i64> { typedef int64_t is_signed; typedef i64 wide; };
-template<> struct type_of<i128> { typedef s128 is_signed; typedef i128 wide; };
-template<class T> PTXLINK_INLINE typename type_of<T>::is_signed as_signed(T a) { return (typename type_of<T>::is_signed)a; }
+template<> struct type_of<i8> { typedef int8_t signed_type; typedef i32 wide; };
+template<> struct type_of<i16> { typedef int16_t signed_type; typedef i32 wide; };
+template<> struct type_of<i32> { typedef int32_t signed_type; typedef i32 wide; };
+template<> struct type_of<i64> { typedef int64_t signed_type; typedef i64 wide; };
+template<> struct type_of<i128> { typedef s128 signed_type; typedef i128 wide; };
+template<class T> PTXLINK_INLINE typename type_of<T>::signed_type as_signed(T a)
+{
+  return (typename type_of<T>::signed_type)a;
+}
 template<class T> PTXLINK_INLINE typename type_of<T>::wide as_wide(T a) { return a; }
 template<class T> PTXLINK_INLINE unsigned width() { return 8 * sizeof(T); }
 
-// Values of the same bits
+// Values with the same bits. The functions f32 and f64 are for constants, which are written as bits.
 
 template<class T, class F> PTXLINK_INLINE T op_bitcast(F a)
 {
@@ -75,15 +80,17 @@ PTXLINK_BINARY(llvm_umax, T, a > b ? a : b)
 PTXLINK_BINARY(llvm_smin, T, as_signed(a) < as_signed(b) ? a : b)
 PTXLINK_BINARY(llvm_smax, T, as_signed(a) > as_signed(b) ? a : b)
 PTXLINK_BINARY(llvm_usub_sat, T, a > b ? a - b : 0)
+// At an overflow, a saturated sum or difference is the largest number, or for a negative a the smallest one, whose bits
+// are the next integer.
 template<class T> PTXLINK_INLINE T llvm_sadd_sat(T a, T b)
 {
-  typename type_of<T>::is_signed sum;
+  typename type_of<T>::signed_type sum;
   const T end = (T)((T)~(T)0 >> 1) + (a >> (width<T>() - 1));
   return __builtin_add_overflow(as_signed(a), as_signed(b), &sum) ? end : (T)sum;
 }
 template<class T> PTXLINK_INLINE T llvm_ssub_sat(T a, T b)
 {
-  typename type_of<T>::is_signed difference;
+  typename type_of<T>::signed_type difference;
   const T end = (T)((T)~(T)0 >> 1) + (a >> (width<T>() - 1));
   return __builtin_sub_overflow(as_signed(a), as_signed(b), &difference) ? end : (T)difference;
 }
@@ -95,6 +102,7 @@ template<class T> PTXLINK_INLINE T llvm_ctpop(T a)
 }
 template<class T> PTXLINK_INLINE T llvm_ctlz(T a, i1)
 {
+  // The built-in function counts the zeros in 64 bits, and is undefined for 0.
   return (T)(a ? (unsigned)__builtin_clzll(a) + width<T>() - 64 : width<T>());
 }
 PTXLINK_INLINE i128 llvm_ctlz(i128 a, i1)
@@ -109,6 +117,7 @@ template<class T> PTXLINK_INLINE T llvm_cttz(T a, i1)
 template<class T> PTXLINK_INLINE T llvm_bitreverse(T a)
 {
   static_assert(sizeof(T) <= 8, "width");
+  // Reverse the bytes, and then the halves, pairs and bits in each byte.
   i64 r = __builtin_bswap64(a);
   r = (r >> 4 & 0x0f0f0f0f0f0f0f0full) | (r & 0x0f0f0f0f0f0f0f0full) << 4;
   r = (r >> 2 & 0x3333333333333333ull) | (r & 0x3333333333333333ull) << 2;
@@ -130,21 +139,22 @@ template<class T, class F> PTXLINK_INLINE T op_uitofp(F a) { return (T)a; }
 template<class T, class F> PTXLINK_INLINE T op_sitofp(F a) { return (T)as_signed(a); }
 template<class T, class F> PTXLINK_INLINE T op_fpext(F a) { return a; }
 template<class T, class F> PTXLINK_INLINE T op_fptrunc(F a) { return (T)a; }
+// The float a as an integer I from low to high, clamped to this range, and 0 for NaN; returned as the unsigned type T.
 template<class T, class I, class F> PTXLINK_INLINE T fit(F a, I low, I high)
 {
-  // The end of the range is a power of two, unlike its last number, which a float may not have.
+  // Compare with high + 1, a power of two, since a float may be unable to represent high. Half of it does not overflow.
   return a != a ? 0 : a < (F)low ? (T)low : a >= (F)(high / 2 + 1) * 2 ? (T)high : (T)(I)a;
 }
 template<class T, class F> PTXLINK_INLINE T llvm_fptoui_sat(F a) { return fit<T, T>(a, 0, (T)~(T)0); }
 template<class T, class F> PTXLINK_INLINE T llvm_fptosi_sat(F a)
 {
-  const typename type_of<T>::is_signed high = (T)((T)~(T)0 >> 1);
-  return fit<T>(a, (typename type_of<T>::is_signed)(-high - 1), high);
+  const typename type_of<T>::signed_type high = (T)((T)~(T)0 >> 1);
+  return fit<T>(a, (typename type_of<T>::signed_type)(-high - 1), high);
 }
 
-// Floats. GCC makes one instruction of a product and a sum where the processor has it, also of an inlined function
-// that was compiled with -ffp-contract=off: there the product is written as a sum itself, with the -0 that changes
-// none.
+// Floats. On a processor with fused multiply-add, GCC fuses a product and a sum to one instruction, which rounds once,
+// even if -ffp-contract=off was passed for an inlined function. So a product is computed there as fma(a, b, -0), which
+// is not fused again; adding -0 changes no number.
 
 PTXLINK_INLINE float llvm_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 PTXLINK_INLINE double llvm_fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
@@ -190,6 +200,8 @@ PTXLINK_INLINE double llvm_copysign(double a, double b) { return __builtin_copys
 PTXLINK_INLINE double op_frem(double a, double b) { return __builtin_fmod(a, b); }
 template<class F> PTXLINK_INLINE i1 llvm_is_fpclass(F a, i32 mask)
 {
+  // The bits of the mask: 1 and 2 for NaN, 4 and 512 for infinite, 8 and 256 for normal, 16 and 128 for subnormal, 32
+  // and 64 for zero; each first for negative and then for positive numbers.
   const bool negative = __builtin_signbit(a);
   const i32 is_class = a != a ? 3 : a == 0 ? (negative ? 32 : 64) : __builtin_isinf(a) ? (negative ? 4 : 512)
     : __builtin_isnormal(a) ? (negative ? 8 : 256) : (negative ? 16 : 128);
@@ -209,6 +221,7 @@ template<class T> PTXLINK_INLINE T op_load(const char* a)
 }
 template<class T> PTXLINK_INLINE void op_store(T value, char* a) { memcpy(a, &value, sizeof value); }
 PTXLINK_INLINE void llvm_memcpy(char* to, const char* from, i64 size, i1) { memcpy(to, from, size); }
+// The type of a value that the program may also access by other types.
 template<class T> struct atomic { typedef T __attribute__((may_alias)) type; };
 template<class T> PTXLINK_INLINE T op_load_atomic(ptr a)
 {
@@ -218,6 +231,7 @@ template<class T> PTXLINK_INLINE void op_store_atomic(T value, ptr a)
 {
   __atomic_store_n((typename atomic<T>::type*)a, value, __ATOMIC_SEQ_CST);
 }
+// The result of cmpxchg: the old value, and whether it was replaced.
 template<class T> struct exchanged { T part_0; i1 part_1; };
 template<class T> PTXLINK_INLINE exchanged<T> op_cmpxchg(ptr a, T expected, T value)
 {
