@@ -47,7 +47,8 @@ class CallGraph:
     Attributes:
         bodies: The bodies of the entry and of the functions that it calls, by name: for each statement, its
             index, the statement itself, and its scope.
-        callees: For each of these functions, by name, the names of the functions with a body that it calls.
+        callees: For each of these functions, by name, the names of the functions with a body that it calls,
+            each once.
         suspending: The functions in which, or in a callee of which, a thread may suspend.
         recursive: The functions that call themselves, directly or not, and those that call such a function.
     """
@@ -60,7 +61,7 @@ class CallGraph:
     ) -> None:
         self._address_taken = address_taken
         self.bodies: dict[str, Sequence[tuple[int, ptx.Statement, ptx.Scope]]] = {}
-        self.callees: dict[str, set[str]] = {}
+        self.callees: dict[str, list[str]] = {}
         self.suspending: set[str] = set()
         self._callers: dict[str, list[str]] = {}
         pending = [functions[entry]]
@@ -68,7 +69,7 @@ class CallGraph:
             function = pending.pop()
             if function.name not in self.bodies:
                 self._add(function, functions)
-                pending += [functions[name] for name in self.callees[function.name]]
+                pending += [functions[name] for name in reversed(self.callees[function.name])]
         # A thread may suspend in the callers of these functions, too. The loop visits the names that it adds.
         suspending_names = [*self.suspending]
         for name in suspending_names:
@@ -84,16 +85,20 @@ class CallGraph:
         self.bodies[name] = body = list(ptx.with_scopes(function.body))
         instructions = [statement for _, statement, _ in body if isinstance(statement, ptx.Instruction)]
         calls = [ptx.parse_call(call) for call in instructions if call.opcode == "call"]
-        called_names = {call.callee for call in calls}
+        # A dict keeps the order of the source. The order of a set, and with it the LLVM IR, would change with
+        # PYTHONHASHSEED.
+        called_names = dict.fromkeys(call.callee for call in calls)
         for call in calls:
             # For a call by a pointer, `callee` is the register with the address.
             if call.callee.startswith("%"):
-                called_names |= {target.name for target in self.indirect_callees(call, functions)}
+                targets = self.indirect_callees(call, functions)
+                called_names |= dict.fromkeys(target.name for target in targets)
         opcodes = {instruction.opcode for instruction in instructions}
         if _SUSPENDING_FUNCTION in called_names or opcodes & _SUSPENDING_OPCODES:
             self.suspending.add(name)
         # `functions` has no registers, and no functions of CUDA such as vprintf.
-        self.callees[name] = {functions[callee].name for callee in called_names if callee in functions}
+        callees = (functions[callee].name for callee in called_names if callee in functions)
+        self.callees[name] = [*dict.fromkeys(callees)]
         for callee in self.callees[name]:
             self._callers.setdefault(callee, []).append(name)
 

@@ -55,26 +55,27 @@ class Symbols:
             for variable in module.variables
             if variable.memory in ("global", "const", "managed")
         }
-        self._address_taken: frozenset[str] | None = None
+        self._address_taken: tuple[str, ...] | None = None
         self.shared: Mapping[str, ptx.Variable] = {
             variable.name: variable for variable in module.variables if variable.space == "shared"
         }
 
     @property
-    def address_taken(self) -> frozenset[str]:
+    def address_taken(self) -> tuple[str, ...]:
         """The names of the functions whose address is in an initialiser, or is an operand of `mov`."""
         # Not a cached_property, whose lock, before Python 3.12, could stay locked in a forked child.
         if self._address_taken is None:
             self._address_taken = self._find_address_taken()
         return self._address_taken
 
-    def _find_address_taken(self) -> frozenset[str]:
+    def _find_address_taken(self) -> tuple[str, ...]:
         names = {name for variable in self.variables.values() for name in _NAME.findall(variable.initial)}
         for function in {*self.functions.values()}:
             for statement in function.body:
                 if isinstance(statement, ptx.Instruction) and statement.opcode == "mov":
                     names.update(statement.names)
-        return frozenset(names & self.functions.keys())
+        # In the order of the source, as code compares a called pointer with the addresses in this order.
+        return tuple(name for name in self.functions if name in names)
 
     def address(self, name: str) -> str:
         """

@@ -16,8 +16,11 @@ from instructions import HEAD, Sample, bits_of, kernel
 from numba_ptxlink import _config
 from numba_ptxlink._cpu import machine_code, runtime
 from numba_ptxlink._cpu import run as run_module
+from numba_ptxlink._cpu.functions import translate
 from numba_ptxlink._cpu.host import PtxKernel
 from numba_ptxlink._cpu.run import CpuProgram, Region
+from numba_ptxlink._cpu.symbols import Symbols
+from numba_ptxlink._formats import ptx as ptx_format
 from numba_ptxlink._tools.launching import Configuration
 from numba_ptxlink.errors import DeviceFaultError
 
@@ -447,6 +450,24 @@ def test_functions_that_call_each_other_twice_are_read_once():
         text += "".join(f".func {name}{level}() {{ call f{level + 1}; ret; }}\n" for name in "ab")
         text += f".func f{level}() {{ call a{level}; call b{level}; ret; }}\n"
     run(CpuProgram.of(text + ".visible .entry k() { call f0; ret; }"), "k")
+
+
+def test_callees_are_in_the_order_of_the_source():
+    """PYTHONHASHSEED changes neither the LLVM IR nor the layout of shared memory, which follows from it."""
+    names = "dgbhface"
+    functions = "".join(f".func {name}() {{ ret; }}\n" for name in names)
+    calls = " ".join(f"call {name};" for name in reversed(names))
+    pointers = " ".join(f"mov.u64 %p, {name};" for name in sorted(names))
+    kernels = (
+        f".visible .entry by_name() {{ {calls} ret; }}\n"
+        f".visible .entry by_pointer() {{ .reg .b64 %p; {pointers} call %p; ret; }}\n"
+    )
+    symbols = Symbols(ptx_format.parse(HEAD + functions + kernels))
+    by_name, by_pointer = (
+        re.findall(r'define internal i8 @"f\.(\w)"', translate(symbols, kernel, checks=()).text)
+        for kernel in ("by_name", "by_pointer")
+    )
+    assert [[*reversed(names)], [*names]] == [by_name, by_pointer]
 
 
 HALVES = """
