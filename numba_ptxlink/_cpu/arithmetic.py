@@ -138,7 +138,7 @@ def emit_arithmetic(b: IRBuilder, mnemonic: Mnemonic, operands: Sequence[str]) -
 
     Raises:
         UnsupportedInstruction: The table lacks the operation; or the instruction has floats of two types; or
-            it rounds 16-bit floats up, down, or toward zero, as no instruction of PTX does.
+            it rounds 16-bit floats up, down, or toward zero, as only conversions (`cvt`) of PTX do.
     """
     ptx_type, modifiers = mnemonic.type, mnemonic.modifiers
     if ptx_type.is_float and len(mnemonic.types) > 1:

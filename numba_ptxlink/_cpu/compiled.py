@@ -115,7 +115,8 @@ class CompiledModule:
                 f"Function {name} has a barrier or a warp operation, and a direct call runs one thread; "
                 "launch a kernel that calls it."
             )
-        # The ramp of an LLVM coroutine is the function that starts it, or returns the size of its frame.
+        # The ramp of an LLVM coroutine is the function that starts it. `functions` makes the ramp return the
+        # size of the frame if it gets no memory for one.
         frame_size = machine_code.frame_size(self._code.address(f"ramp.{name}"))
         return CompiledEntry(name, self._code.address(f"block.{name}"), frame_size, **metadata)
 

@@ -43,8 +43,8 @@ __all__ = [
 
 LINE_PLACEHOLDER = "#line 1 // of this file"
 """
-Follows a function in the output whose statements have `#line` directives of other files. The writer of the
-C++ file replaces it by a directive with that file's own name and the number of the next line.
+A line of the output after each function whose statements have `#line` directives of other files. The writer
+of the C++ file replaces it by a directive with that file's own name and the number of the next line.
 """
 # A function: `define internal i32 @"f.x"(i32 %a) alwaysinline {`, the body, and `}`. The groups are the type
 # of the result, the name, the parameters and the body.

@@ -209,8 +209,8 @@ def _convert_float(llvm_type: str, text: str) -> str:
     """
     Convert a constant, written as a number (1.0) or as bits in hexadecimal (0x3FF0000000000000).
 
-    In LLVM IR, the bits are those of a double, even for a float. In C++, they are those of the type; numbers
-    become bits, too, since C++ before C++17 has no hexadecimal floats.
+    In LLVM IR, the bits are those of a double, even for a float. In C++, they are those of the type. Numbers
+    become bits, too, so that they are exact: C++ before C++17 has no hexadecimal floats.
     """
     value = struct.unpack(">d", bytes.fromhex(text[2:]))[0] if text.startswith("0x") else float(text)
     if llvm_type == "float":

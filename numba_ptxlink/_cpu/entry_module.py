@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from .symbols import Symbols
 
-    # The name of a variable of the module; for a variable that a function declares, the name of the function
-    # and the variable's key, as in `functions.translate_body`.
+    # The name of a function or variable of the module, shared or not; for a shared variable that a function
+    # declares, the name of that function and the variable's key, as in `functions.translate_body`.
     SharedName = str | tuple[str, ptx.Register]
 
 # Each shared variable begins at a multiple of this at least: the size of the largest access to shared memory.

@@ -229,7 +229,7 @@ def find_labels(body: Sequence[tuple[int, ptx.Statement, ptx.Scope]]) -> dict[tu
 
 def translate_body(b: Translator, body: Sequence[tuple[int, ptx.Statement, ptx.Scope]]) -> None:
     """Translate the statements of a function, each of which comes with its index and its scope."""
-    # The registers whose NaNs `b` has to give the bits that a GPU computes.
+    # From the origins, `b` knows which NaNs it has to replace by the NaN that a GPU computes.
     b.origins = nan_bits.find_origins(body)
     latest_label = ""
     for index, statement, scope in body:

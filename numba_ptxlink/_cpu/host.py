@@ -135,8 +135,9 @@ def _pack_argument(value: Any, size: int, name: str, regions: list[Region]) -> b
     dtype = getattr(value if array is None else array, "dtype", None)
     if getattr(dtype, "hasobject", False) or not getattr(dtype, "isnative", True):
         raise ValueError("has Python objects, or another byte order than the CPU; pass a converted copy")
-    # A parameter of the size of a pointer gets the address of the array, as in CuPy even if the array has no
-    # dimensions. For a parameter of another size, such an array is a number: its bytes are copied below.
+    # A parameter of the size of a pointer gets the address of the array, even if the array has no dimensions,
+    # as in CuPy. For a parameter of another size, an array without dimensions is a number: its bytes are
+    # copied below.
     if array is not None and (array.shape or size == _POINTER_BYTES):
         # `forc`: contiguous in Fortran's or C's order.
         if size == _POINTER_BYTES and not array.flags.forc:

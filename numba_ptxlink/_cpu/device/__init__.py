@@ -207,7 +207,7 @@ def raising_kernel_faults() -> Iterator[None]:
 
 def attach(*, link: Callable[[Sequence[str], Sequence[bytes]], bytes], prepare: Callable[[], None]) -> None:
     """
-    Register the functions that compile PTX, link it and run kernels with the loaded libcuda.so.1.
+    Give the loaded libcuda.so.1 the functions that compile PTX, link it and run kernels.
 
     Args:
         link: Links PTX inputs, given by their names and contents, to one PTX module.
@@ -228,8 +228,8 @@ def enable_from_environment() -> None:
         if config().device == "cpu":
             use_cpu()
     except (ActivationError, ConfigError) as error:
-        # Exit without an exception: Python would print an Exception of a .pth file and continue, on another
-        # device, and print SystemExit with a traceback of its start-up code.
+        # Exit without an exception of the .pth file: after an Exception, Python would continue, on another
+        # device; for a SystemExit, it would print a traceback of its start-up code.
         sys.stderr.write(f"numba-ptxlink: error: {error}\n")
         sys.stderr.flush()
         os._exit(1)

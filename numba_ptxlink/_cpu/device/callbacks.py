@@ -120,9 +120,9 @@ class PythonDriver:
     def __init__(self, settings: Settings, link: Link, prepare: Callable[[], None]) -> None:
         self._settings, self._link_ptx, self._prepare = settings, link, prepare
         # PyDLL keeps the GIL, since the calls take microseconds only.
-        self._library = ctypes.PyDLL("libcuda.so.1")
+        self._libcuda = ctypes.PyDLL("libcuda.so.1")
         if "initcheck" in settings.checks:
-            self._library.numba_ptxlink_set_marker(ctypes.c_void_p(checks.mark_function_address()))
+            self._libcuda.numba_ptxlink_set_marker(ctypes.c_void_p(checks.mark_function_address()))
         # The compiled modules, by the numbers that C passes.
         self._programs: dict[int, CpuProgram] = {}
         self._program_numbers = itertools.count(1)
@@ -132,11 +132,11 @@ class PythonDriver:
         self._functions = _PythonFunctions(
             **{name: function_type(getattr(self, f"_{name}")) for name, function_type in _FUNCTIONS.items()}
         )
-        self._library.numba_ptxlink_generation.restype = ctypes.c_uint64
-        self._library.numba_ptxlink_regions.restype = ctypes.c_size_t
+        self._libcuda.numba_ptxlink_generation.restype = ctypes.c_uint64
+        self._libcuda.numba_ptxlink_regions.restype = ctypes.c_size_t
         arch, memory = settings.arch, ctypes.c_size_t(_memory_size())
-        self._library.numba_ptxlink_configure(settings.devices, arch.major, arch.minor, memory)
-        self._library.numba_ptxlink_register(ctypes.byref(self._functions))
+        self._libcuda.numba_ptxlink_configure(settings.devices, arch.major, arch.minor, memory)
+        self._libcuda.numba_ptxlink_register(ctypes.byref(self._functions))
 
     # Functions that C calls. `message` is the address of the buffer for the reason of an error.
 
@@ -153,7 +153,7 @@ class PythonDriver:
             self._add_symbols(library, program)
             number = next(self._program_numbers)
             self._programs[number] = program
-            self._library.numba_ptxlink_set_program(ctypes.c_void_p(library), ctypes.c_uint64(number))
+            self._libcuda.numba_ptxlink_set_program(ctypes.c_void_p(library), ctypes.c_uint64(number))
             self._prepare()
         except images.NoPtxError as error:
             _write_message(str(error), message, message_size)
@@ -253,7 +253,7 @@ class PythonDriver:
         return 0
 
     def _log(self, text: bytes) -> None:
-        """Log a warning of the library."""
+        """Log a warning of libcuda.so.1."""
         log.warning("%s", text.decode(errors="replace"))
 
     def _stop_compiling(self) -> None:
@@ -287,7 +287,7 @@ class PythonDriver:
                 self._settings.arch.number,
             )
             size_array = ctypes.c_size_t * count
-            self._library.numba_ptxlink_add_function(
+            self._libcuda.numba_ptxlink_add_function(
                 handle,
                 name.encode(),
                 (ctypes.c_int * len(attributes))(*attributes),
@@ -297,7 +297,7 @@ class PythonDriver:
                 size_array(*param_offsets(params)),
             )
         for name, region in program.variables.items():
-            self._library.numba_ptxlink_add_variable(
+            self._libcuda.numba_ptxlink_add_variable(
                 handle,
                 name.encode(),
                 ctypes.c_uint64(region.address),
@@ -315,14 +315,14 @@ class PythonDriver:
         device, which is read again if the number is not that of the copy.
         """
         known_generation, table = self._tables.get(device, (0, None))
-        if table is not None and known_generation == self._library.numba_ptxlink_generation():
+        if table is not None and known_generation == self._libcuda.numba_ptxlink_generation():
             return table
         with self._lock.held:
             generation, writable_count = ctypes.c_uint64(0), ctypes.c_size_t(0)
             capacity = 64  # A guess, enlarged below.
             while True:
                 pairs = (ctypes.c_uint64 * (2 * capacity))()
-                count = self._library.numba_ptxlink_regions(
+                count = self._libcuda.numba_ptxlink_regions(
                     device,
                     ctypes.byref(generation),
                     pairs,
@@ -353,7 +353,7 @@ class PythonDriver:
             address: The address of the access that faulted.
         """
         neighbours = (_Allocation * 2)()
-        count = self._library.numba_ptxlink_neighbours(ctypes.c_uint64(address), neighbours)
+        count = self._libcuda.numba_ptxlink_neighbours(ctypes.c_uint64(address), neighbours)
         for allocation in neighbours[:count]:
             # Include the end: an empty slice at the end of an allocation has this address.
             addresses = range(allocation.start, allocation.start + allocation.size + 1)
