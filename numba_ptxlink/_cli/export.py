@@ -119,7 +119,8 @@ def _export(arguments: argparse.Namespace) -> Report:
 
     module, paths = arguments.module, arguments.files
     options = {name: getattr(arguments, name) for name in _SAME_NAME_OPTIONS}
-    # Both options may be repeated, and each use may be a list with commas.
+    # Both options may be repeated, and each use may be a list with commas. `export` splits each item of a
+    # list of architectures at its commas, but only a single text of emit.
     options["arch"] = options["arch"] or "sm_75"
     options["emit"] = options["emit"] and ",".join(options["emit"])
     with (

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 # A call and a return count as a line each.
 _MAX_LINES = 100_000
-# Python raises these exceptions in functions that only a compiler can run, and, as MemoryError and
-# RecursionError, at limits that compiled code does not have.
+# Python raises the first four in functions that only a compiler can run, and the last two at limits that
+# compiled code does not have.
 _SKIPPED_EXCEPTIONS = (AttributeError, NameError, NotImplementedError, TypeError, MemoryError, RecursionError)
 
 

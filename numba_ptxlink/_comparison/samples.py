@@ -92,7 +92,7 @@ def _draw(rng: Any, dtype: Any, count: int) -> Any:
         corners = _CORNERS[kind]
         values = rng.choice(np.array(corners, dtype), count)
     else:
-        # The only other type is the struct `array_view` of an array in a tuple, which NumPy lacks.
+        # The only other type is an array in a tuple: in C a struct `array_view`, in NumPy opaque bytes.
         raise ExportError("no values are drawn for an array in a tuple")
     if kind == "f":
         # Floats that are not corner values have absolute values from about 0.001 to 1,000.

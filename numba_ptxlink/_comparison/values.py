@@ -251,7 +251,8 @@ def to_python(types: Types, name: str, value: Any, *, python_numbers: bool) -> A
     entry = types[name]
     array_class = PythonArray if python_numbers else ElementArray
     if isinstance(value, np.ndarray):
-        # An array for a parameter that is a number holds the arguments of several calls.
+        # For an array in place of a number or a record, compiled code is called for each element; the Python
+        # function is called once, with the array.
         return value.view(array_class) if entry.kind in {"view", "pointer"} else value
     if value is None or entry.kind == "pointer":
         return value

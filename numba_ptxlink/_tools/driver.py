@@ -57,7 +57,7 @@ _CURES = {
     701: "use a smaller block: the kernel uses too many registers per thread for this size, or its launch "
     "bounds allow fewer threads",
     # COOPERATIVE_LAUNCH_TOO_LARGE
-    720: "use fewer blocks: a kernel that synchronises its grid runs when all of its blocks can run at once",
+    720: "use fewer blocks: a kernel that synchronises its grid needs all of its blocks to run at once",
     # INVALID_CLUSTER_SIZE
     912: "use a cluster that divides the grid, of at most 8 blocks on most devices",
 }

@@ -134,7 +134,7 @@ def _find_without_loading(name: str) -> str:
     try:
         loading = importlib.import_module("cuda.pathfinder._dynamic_libs.load_nvidia_dynamic_lib")
         descriptor = loading.LIB_DESCRIPTORS[name]
-        # cuda-pathfinder returns a library that this process has loaded, wherever it is.
+        # cuda-pathfinder returns a library that this process has loaded, wherever it is: let it do so.
         if loading.LOADER.check_if_already_loaded_from_elsewhere(descriptor) is not None:
             return ""
         return str(

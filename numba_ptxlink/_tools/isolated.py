@@ -75,7 +75,7 @@ def call(
         child_answer, stderr_text = _call_in_child(marshal.dumps((function, library, *request)))
     except OSError as error:
         raise LinkError(
-            f"Debug or unoptimised code needs {library} in a child process, which cannot be started "
+            f"{library} has to be called in a child process, which cannot be started "
             f"({error}); allow child processes, or leave out debug information and unoptimised code."
             f"\n{detail}",
             flags=tuple(flags),

@@ -88,7 +88,7 @@ _PARAMETERS = {
 _FILE_FLAGS = ("optf", "options-file", "apply-controls")
 # With these flags, the output is no cubin that a driver loads.
 _NO_CUBIN_FLAGS = ("r", "c", "compile-only", "rdc", "relocatable-device-code", "ptx", "fdevice-syntax-only")
-# Flags that only nvJitLink accepts, and only with -lto. (ptxas has --split-compile, too.)
+# Flags that only nvJitLink accepts, and only with -lto: not --split-compile, which ptxas has, too.
 _LTO_FLAGS = (
     "Xnvvm",
     "kernels-used",
@@ -338,7 +338,7 @@ def as_texts(option: str, value: Any) -> tuple[str, ...]:
 
 def register_limit(requested: Any) -> Any:
     """
-    Return the `max_registers` with the effect that the number *requested* of a front end has in ptxas.
+    Return a `max_registers` with the effect that *requested*, the number of a front end, has in ptxas.
 
     The number may be out of range. ptxas uses no limit for 0 and for a number above 255, which no thread can
     have, and raises a number below its minimum. A value that is no number is returned unchanged.
@@ -352,7 +352,7 @@ def check_flags(
     option: str, flags: Iterable[str], parameters: Sequence[str], *, makes_cubin: bool = False
 ) -> None:
     """
-    Refuse flags that a tool could not read, and flags in place of which one of *parameters* is used.
+    Refuse flags that a tool could not read, and flags that one of *parameters* stands for.
 
     Args:
         option: The name of the parameter that has the flags, for the message.

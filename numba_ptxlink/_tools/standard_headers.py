@@ -1,7 +1,7 @@
 """
 Provide the headers of the standard library, which NVRTC lacks.
 
-NVRTC knows the C functions that GPUs can call without a declaration, but has no headers of them. CUDA's C++
+The C functions that GPUs can call are built into NVRTC, but it has no headers that declare them. CUDA's C++
 library has most headers, as <cuda/std/...>: the <cmath> that this module makes includes <cuda/std/cmath>.
 """
 

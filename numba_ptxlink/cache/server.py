@@ -81,7 +81,7 @@ class Server:
             import redis
         except ImportError:
             self._resume_time = math.inf
-            log.warning("cache: %s is not used; install `pip install 'numba-ptxlink[redis]'`", NAME)
+            log.warning("cache: %s is not used; run `pip install 'numba-ptxlink[redis]'`", NAME)
             return None
         try:
             with self._lock.held:

@@ -76,7 +76,8 @@ class Threads(Generic[T]):
             return flight.results[0], False
         finally:
             with self._lock.held:
-                # In a child that was forked during the work, it is gone, or another one is in its place.
+                # In a child that was forked during the work, `forget` has removed the flight, or another one
+                # is in its place.
                 if self._flights.get(address) is flight:
                     del self._flights[address]
             flight.ended.set()
