@@ -33,7 +33,7 @@ FRONT_ENDS: tuple[str, ...] = get_args(FrontEndName)
 CPU_CHECKS = ("memcheck", "initcheck", "racecheck", "synccheck")
 # As MAX_DEVICES in _native/cuda_driver/driver.h, the size of its tables.
 MAX_CPU_DEVICES = 16
-# Machines have fewer cores: a larger number is a typing error.
+# Machines have fewer cores: a larger number is a mistake.
 _MAX_CPU_THREADS = 1024
 # The schemes of URLs of Redis servers, which are stores of the cache: `cache.tiered` connects to them.
 STORES = ("redis", "rediss", "unix")

@@ -80,7 +80,8 @@ def compare(function: Udf, *arguments: Any, seed: int | None = None) -> list[Dif
     Args:
         function: A function with @udf.
         arguments: The arguments of one call. By default several hundred calls are made, with corner values of
-            the parameters' types and random values, without those that Python cannot make.
+            the parameters' types and random values. Calls that Python cannot make, or that take it too long,
+            are left out.
         seed: The seed of the random values; None for a new one in each call.
 
     Returns:
@@ -135,7 +136,8 @@ def compare_functions(
         raise ExportError(
             f"seed is {short_repr(seed)}; pass a whole number from 0 on, or None for a new one in each call."
         )
-    # A function that is marked several times, with other types, is an object for each mark.
+    # If a function is marked several times, with other types, each mark is a `Udf`, and the last one lists
+    # the others.
     all_marked = dict.fromkeys(mark for udf in marked for mark in (*udf.earlier_marks, udf))
     udfs = [udf for udf in all_marked if not udf.is_kernel]
     left_out = {udf.name: "a kernel is not called in Python" for udf in all_marked if udf.is_kernel}

@@ -185,7 +185,7 @@ def _components(tools: Toolchain) -> Iterator[Component]:
         version = getattr(tools, library.lower())
         where = find.library(library) if version else ""
         yield Component(find.LIBRARIES[library], dotted(version), where)
-    # `toolkits` leaves out the libNVVM of this environment, and fails if there is none.
+    # `toolkits` leaves out this environment's libNVVM, and raises an error if this environment has none.
     for nvvm_library in nvvm.toolkits() if tools.nvvm else ():
         yield Component("libNVVM of a toolkit", dotted(nvvm_library.release), nvvm_library.path)
     where = device.description() if device.is_active() else "libcuda.so.1"
@@ -237,7 +237,8 @@ def _front_end_problems(status: _plugin.Status, import_problems: Mapping[str, Pr
     if status.active and status.trigger == "entry point":
         yield Problem(
             "no-hook",
-            "the import hook is not installed, so CUDA-only programs do not activate the plugin",
+            "the import hook is not installed, so programs that compile only kernels do not activate the "
+            "plugin",
             _DEFAULT_ACTIVATION_CURE,
         )
 
@@ -333,7 +334,8 @@ def _driver_problems(tools: Toolchain) -> Iterator[Problem]:
     """Yield a problem if the driver is too old for the cubins of the installed tools."""
     if tools.driver is None:
         return
-    # The older tool makes the cubins: if nvPTXCompiler is newer than the toolkit, links are by nvJitLink.
+    # If the cubins of nvPTXCompiler are too new for the driver, nvJitLink makes them, and may be older: the
+    # older tool counts.
     cubin_release = min(filter(None, (tools.nvjitlink, tools.nvptxcompiler)), default=tools.driver)
     if cubin_release[0] > tools.driver[0]:
         yield Problem(

@@ -75,9 +75,10 @@ def export(
     manifest. `numba_ptxlink/array_view.h` is copied if the header includes it.
 
     Args:
-        source: A module or the path of a Python file, which exports all functions that it marks, in that
-            order, also those that it keeps in a list or has deleted; or marked functions, one or several. A
-            file is imported from its source, with the modules of its folder, in a child process.
+        source: A module or the path of a Python file, which exports all functions that it marks, in the
+            order in which it marks them, also those that it keeps in a list or has deleted; or marked
+            functions, one or several. A file is imported from its source, with the modules of its folder, in
+            a child process.
         out_dir: The output directory; created if missing. With None, no file is written, and the result has
             the contents.
         arch: The GPUs to generate code for: one, several, or text with commas. "native" means those of

@@ -85,7 +85,8 @@ class Inspection:
         kind: "ptx", "cubin", "fatbin", "ltoir", "object" or "archive".
         arch: The architecture that the resource usage is for.
         details: Fields of the file's header, such as the PTX ISA; and whether a cubin can be linked further.
-        symbols: The symbols; for a container, those of its first piece for *arch*.
+        symbols: The symbols; for a container, those of one piece for *arch*: the first of machine code, else
+            the first.
         parts: For a container, such as a fat binary: the inspections of its pieces of code, or only of those
             for the requested architecture.
         sass: The disassembled machine code; "" if there is none, if nvdisasm is missing, and for containers.

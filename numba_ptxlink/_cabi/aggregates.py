@@ -149,11 +149,12 @@ def _members_without_classes(layout: Struct) -> tuple[Member, ...]:
 
 
 def _without_classes(ctype: CType) -> CType:
-    """Return *ctype* with `__half_raw` in place of the class `__half`; a packed struct has none left."""
+    """Return *ctype* with `__half_raw` in place of the class `__half`; packed structs stay."""
     if isinstance(ctype, Compound):
         return number(ctype.row.raw) if ctype.row.raw else ctype
     if isinstance(ctype, Array):
         return dataclasses.replace(ctype, element=_without_classes(ctype.element))
+    # `complete_record` has replaced the classes of a packed struct already, unless C++ defines the struct.
     if isinstance(ctype, Struct) and not ctype.packed:
         members = _members_without_classes(ctype)
         if members != ctype.members:

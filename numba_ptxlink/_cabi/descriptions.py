@@ -32,7 +32,7 @@ class MemberDescription(NamedTuple):
 @dataclass(frozen=True)
 class TypeDescription:
     """
-    A C type, which refers to other C types by their names. What its kind does not have is "", 0 or empty.
+    A C type, which refers to other C types by their names. Fields that its kind lacks are "", 0 or empty.
 
     Args:
         kind: One of "void", "bool", "int", "uint", "char", "float", "float16", "bfloat16", "complex",

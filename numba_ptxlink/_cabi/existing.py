@@ -142,10 +142,10 @@ def _conditions_on_kind(member: str, kind_expression: str, ctype: c.CType) -> It
     if isinstance(ctype, c.Scalar) and ctype.row.is_float:
         yield f"{kind_expression} == 'f'", f"{member} is not floating point"
     elif isinstance(ctype, (c.Scalar, c.Pointer)):
-        number = ctype.row.kind if isinstance(ctype, c.Scalar) else "pointer"
-        excluded_letters = _EXCLUDED_KINDS.get(number, _EXCLUDED_KINDS_DEFAULT)
+        kind_name = ctype.row.kind if isinstance(ctype, c.Scalar) else "pointer"
+        excluded_letters = _EXCLUDED_KINDS.get(kind_name, _EXCLUDED_KINDS_DEFAULT)
         condition = " && ".join(f"{kind_expression} != '{letter}'" for letter in excluded_letters)
-        yield condition, f"{member} is not of the kind {number}"
+        yield condition, f"{member} is not of the kind {kind_name}"
 
 
 def failures(log: str) -> list[str]:

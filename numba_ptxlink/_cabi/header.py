@@ -98,7 +98,7 @@ _HOST = """\
 #define {macro}
 #endif
 """
-# Overloads with the former names of these vectors, for headers of CUDA 13 or newer.
+# Overloads with the former names of the vectors in `_ALIGNED_VECTORS`, for headers of CUDA 13 or newer.
 _FORMER_VECTORS = """\
 #if defined(__NV_SILENCE_DEPRECATION_BEGIN) && \\
     (defined(__CUDACC_VER_MAJOR__) ? __CUDACC_VER_MAJOR__ >= 13 : 1)
@@ -221,7 +221,7 @@ def _guard(stem: str, body: str) -> str:
 
 
 def _views(types: Sequence[c.CType]) -> list[str]:
-    """Return assertions that instantiate the views: clang warns of functions with incomplete result types."""
+    """Return assertions that instantiate the views, so that clang warns of no incomplete result types."""
     lines = [
         f'static_assert(sizeof({ctype.name}) == {ctype.size}, "size of an array_view");\n'
         for ctype in types

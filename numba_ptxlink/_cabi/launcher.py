@@ -162,7 +162,8 @@ _CXX_CUDA_RUNTIME = """\
 #include <cuda_runtime.h>
 #endif
 """
-# The call of each kernel's host function: fetch the configuration that <<<...>>> stored, and launch.
+# Each kernel's host function (`_stub`) calls `numba_ptxlink_call`, which fetches the configuration that
+# <<<...>>> stored, and launches.
 _CXX_KERNELS = """\
 extern "C" {
 void numba_ptxlink_register(
@@ -182,7 +183,8 @@ static void numba_ptxlink_call(const void* kernel, void** arguments) {
     numba_ptxlink_launch(kernel, grid, block, arguments, shared, stream);
 }
 """
-# Registers "whole.fatbin" at the start of the program, if no device link defines the weak function.
+# Registers "whole.fatbin" at the start of the program. If a device link defines `numba_ptxlink_linked`, the
+# weak definition here has no effect.
 _CXX_WHOLE = """\
 extern "C" {
 void** numba_ptxlink_load(const void*) __asm__("__cudaRegisterFatBinary");
@@ -283,10 +285,9 @@ def host_code(
     - the section `.nvHRKE` lists the kernels that the host uses, for a device linker that removes the others.
 
     An object can also contain the kernels as a whole program, which it registers by a weak definition of the
-    function that the device link would define. The weak definition is hidden, like that of the device link:
-    otherwise a library that contains the object, without a device link, would call the function that the
-    device link of a program with the same export defines, and register its own kernels in place of the
-    program's.
+    function that the device link would define. The weak definition is hidden, like that of the device link.
+    Otherwise, if a program with a device link and a library without one both contain the object, the library
+    would call the program's function, and so register the library's kernels in place of the program's.
 
     Args:
         module: The result of `module_name`.

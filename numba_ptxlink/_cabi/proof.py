@@ -144,8 +144,10 @@ def _explanation(
         return ""
     line_number, reason = int(first_error[2]), first_error[3]
     line = source.split("\n")[line_number - 1]
-    users = (locations.get(signature.name, "") for signature in signatures if {*signature.types} & {*structs})
-    location = next(users, "")
+    user_locations = (
+        locations.get(signature.name, "") for signature in signatures if {*signature.types} & {*structs}
+    )
+    location = next(user_locations, "")
     header = line.removeprefix("#include ")
     if header in existing.includes(structs):
         message = f"{header}, the header of a struct, is not found; name its folder by include_dirs, or -I."

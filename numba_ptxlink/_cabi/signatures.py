@@ -57,8 +57,8 @@ class Signature:
         Return the PTX prototype that nvcc emits for the declaration.
 
         Args:
-            dialect: The dialect of NVVM IR for the target; in that before sm_100, a parameter that is a large
-                struct is aligned to at least 4 bytes.
+            dialect: The dialect of NVVM IR for the target. In the one for targets before sm_100, a parameter
+                that is a large struct is aligned to at least 4 bytes.
         """
         params = (_param(ctype, dialect, kernel=self.kernel) for _, ctype in self.params)
         result = _param(self.result, NvvmDialect.OPAQUE_POINTERS, kernel=False)
@@ -114,7 +114,7 @@ def structs_of(signatures: Iterable[Signature]) -> dict[str, Struct]:
                 raise AbiError(
                     f"Two structs would be named {layout.name}: {first_layout.python_type} of {first_user} "
                     f"and {layout.python_type} of {signature.name}; rename the record or NamedTuple among "
-                    f"them, as to {new_name!r}, as `import ... as` does for a record; "
+                    f"them, for example to {new_name!r}, or import the record under another name; "
                     "say by structs= of the decorator which struct C++ has for each; or export the functions "
                     "apart."
                 )
@@ -131,7 +131,7 @@ def _layout_key(layout: Struct) -> Any:
             python_kind,
             *((path, offset, part.name) for path, offset, part in walk_members(layout)),
         )
-    # For a struct that C++ defines, without the names of its members' types: structs= of one function may
+    # The key of a struct that C++ defines has no names of its members' types: structs= of one function may
     # name the struct of a member, and that of another function leave it out.
     return (
         layout.size,

@@ -128,7 +128,7 @@ def _open_library(
     source: str | os.PathLike[str] | Export, device: str | None, *, checks: CpuChecks, steps: int | None
 ) -> Library[Any]:
     """
-    Return the kernels of an export, with the arguments of `load`, checked.
+    Return the kernels of an export for the arguments of `load`, which has checked all but *source*.
 
     A damaged manifest may raise any exception.
     """
@@ -176,8 +176,8 @@ class Library(Mapping[str, Item]):
             # Deferred, since a launch on a device needs no NumPy.
             from . import on_cpu
 
-            # Take the PTX of the first architecture in the manifest. That of other architectures may differ,
-            # since CUDA C++ in the export may test `__CUDA_ARCH__`.
+            # `read` needs an architecture if there are several, since their PTX may differ: CUDA C++ in the
+            # export may test `__CUDA_ARCH__`. Take the first one in the manifest.
             arch = next((arch for kind, arch in self.__artifacts if kind == PTX), None)
             # Without PTX in the export, `read` raises a LaunchError.
             code: _DriverCode | CompiledCode = on_cpu.CompiledCode(self.read(PTX, arch), **cpu_options)

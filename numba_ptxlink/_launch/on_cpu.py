@@ -77,7 +77,7 @@ class CompiledCode:
 
     def handle(self, name: str) -> int:
         """Raise a LaunchError: only kernels that the driver has loaded have handles."""
-        raise LaunchError(f"Kernel {name} has no handle on the CPU; load the export without device.")
+        raise LaunchError(f"Kernel {name} has no handle on the CPU; load the export without device='cpu'.")
 
     def launch(
         self,

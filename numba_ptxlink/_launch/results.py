@@ -29,7 +29,8 @@ class Record:
         members: The values of the members, by their names in Python.
     """
 
-    # Python stores these attributes as `_Record__members` and `_Record__name`: a member is hardly called so.
+    # Python stores these attributes as `_Record__members` and `_Record__name`, which are unlikely names of
+    # members.
     __slots__ = ("__members", "__name")
     __hash__: Any = None  # The members can be assigned.
 
@@ -86,8 +87,8 @@ def unpack(types: Types, name: str, content: bytes) -> Any:
     Return the value of the type *name* at the beginning of *content*.
 
     Floating-point numbers of other precisions than Python's are NumPy numbers; a `bfloat16` is a float32.
-    Tuples, vectors and arrays are tuples, records and named tuples are a `Record`, an Optional is None or the
-    value, and a pointer is an address.
+    Tuples, vectors and arrays become tuples; records and named tuples become a `Record`; an Optional becomes
+    None or its value; and a pointer becomes an address.
     """
     import numpy as np
 

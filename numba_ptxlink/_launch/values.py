@@ -256,7 +256,7 @@ def _compound_packer(types: Types, name: str, entry: TypeDescription) -> Pack:
 
 
 def _has_view(types: Types, name: str) -> bool:
-    """Return whether a type contains an array_view, whose address would not be checked in bytes."""
+    """Return whether a type contains an array_view, whose address is not checked if bytes are passed."""
     entry = types[name]
     return entry.kind == "view" or any(
         _has_view(types, field.type) for field in arrays.describe_members(types, name)
