@@ -58,7 +58,10 @@ switch = Switch()
 
 class Activation:
     """
-    The activation of the plugin in one front end. The caller holds the plugin's lock.
+    The activation of the plugin in one front end. Callers in `_plugin` hold its lock.
+
+    The plugin decides when the front end's trigger module is imported (see `FrontEnd.trigger_module`), and
+    when the program calls `enable()` or `disable()`.
 
     Methods import this package's modules where they need them: a damaged package then makes the plugin
     inactive with a reason, and does not break `import numba.cuda`.
@@ -82,7 +85,7 @@ class Activation:
         self._reason: str | None = None
         self.reported: set[str] = set()
         self.applied: list[Patch] = []
-        self._warned: set[str] = set()
+        self._warned: set[str] = set()  # The reasons that `_warn` has shown.
 
     @property
     def front_end(self) -> FrontEnd:
@@ -139,7 +142,7 @@ class Activation:
             if self.is_imported() and not (switched_off or self.front_end.is_simulated()):
                 self._warn(refusal)
             return
-        # The module may be absent, or another thread may still import it: the hook then reports it later.
+        # If the trigger module is not imported, or another thread is importing it, the hook reports it later.
         trigger_module = self.front_end.trigger_module
         if trigger_module not in self.reported and not _is_loaded(trigger_module):
             self._wait_for_import(trigger)
@@ -232,6 +235,7 @@ class Activation:
                     self._apply_patches(name)
 
     def _apply_patches(self, module: str) -> None:
+        """Apply the patches of *module* that are not applied yet."""
         from . import patch
 
         for row in self.front_end.table():

@@ -142,11 +142,11 @@ class FrontEnd(ABC):
         """Release the compiler's locks in a forked child, which lacks the threads that held them."""
         compiler_lock = self._compiler_lock()
         # The compiler's lock consists of Numba's lock and its own; without Numba, it is a single lock.
-        for part in (
+        for lock in (
             getattr(compiler_lock, "_numba_lock", None),
             getattr(compiler_lock, "_cuda_lock", compiler_lock),
         ):
-            rlock = getattr(part, "_lock", None)
+            rlock = getattr(lock, "_lock", None)
             # A lock that the forking thread held is still held: this thread releases it itself.
             if rlock is not None and not rlock._is_owned():  # noqa: SLF001 - as `threading.Condition` does
                 rlock._at_fork_reinit()  # noqa: SLF001 - as `threading` does

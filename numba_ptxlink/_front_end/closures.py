@@ -31,6 +31,7 @@ def check_closure(call: Any, callee: Any, loc: Any, args: Sequence[Any]) -> None
     code = getattr(callee, "code", None)
     if call.op != "call" or code is None:
         return
+    # The closure gets the right values if the call has all arguments, or lacks exactly those with defaults.
     if call.kws or code.co_argcount not in (len(call.args), len(args)):
         raise ExportError(
             f"{Path(loc.filename).name}:{loc.line}: the closure {code.co_name!r} is called with keyword "

@@ -35,7 +35,7 @@ class _LinkItem(NamedTuple):
     The state of a link file.
 
     Args:
-        description: Its name, and the digest of its content and of the headers that it includes.
+        description: The name of the file, and the digest of its content and of the headers that it includes.
         versions: The results of `includes.version` for the file and the headers, which differ after each
             write. Empty for code in memory without headers.
     """
@@ -129,13 +129,14 @@ def describes_kernel(cache: Any, linked: Iterable[Any]) -> bool:
     lookup = _look_ups.by_cache.get(cache)
     if lookup is None:
         return False
-    for item in linked:
-        callbacks = (getattr(item, f"{name}_callback", None) for name in ("setup", "teardown"))
+    for link_file in linked:
+        callbacks = (getattr(link_file, f"{name}_callback", None) for name in ("setup", "teardown"))
         # The key has the decorator's files, but not those that called functions link. Callbacks are Python
         # functions, which cannot be stored with the kernel.
-        if item not in lookup.link or any(callbacks):
+        if link_file not in lookup.link or any(callbacks):
             log.info(
-                "cache: a kernel is not kept: %s is not in link= of its decorator, or has callbacks", item
+                "cache: a kernel is not kept: %s is not in link= of its decorator, or has callbacks",
+                link_file,
             )
             return False
     try:
@@ -164,25 +165,25 @@ def _option_text(value: Any) -> str:
     return text
 
 
-def _link_item(item: Any, source_options: Callable[..., Any]) -> _LinkItem:
+def _link_item(link_file: Any, source_options: Callable[..., Any]) -> _LinkItem:
     """
-    Describe a link file, a path or a front end's `LinkableCode`, and the headers that CUDA C++ includes.
+    Return the state of a link file: a path, or a front end's `LinkableCode`.
 
     Raises:
         OSError: A file cannot be read.
         ValueError: The included headers cannot be determined.
     """
-    if isinstance(item, (str, os.PathLike)):
-        path = Path(item)
+    if isinstance(link_file, (str, os.PathLike)):
+        path = Path(link_file)
         # A symbolic link may get another target (lstat), and the target another content (stat).
         versions = tuple(map(includes.version, (path.lstat(), path.stat())))
         # Line information contains the path.
         name, is_source, folder = str(path.absolute()), path.suffix == ".cu", path.parent
         content = path.read_bytes()
     else:
-        versions, folder = (), None
-        name, is_source = f"{item.kind} {item.name}", item.kind == "cu"
-        content = item.data.encode() if isinstance(item.data, str) else bytes(item.data)
+        data, versions, folder = link_file.data, (), None
+        name, is_source = f"{link_file.kind} {link_file.name}", link_file.kind == "cu"
+        content = data.encode() if isinstance(data, str) else bytes(data)
     digest = hashlib.sha256(content)
     if is_source:
         # NVRTC gets the file's name without its directory, and so searches headers first in the working

@@ -22,9 +22,9 @@ _BITCODE_MAGIC = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 
 class _CompilationUnit:
     """
-    A mixin for the class `CompilationUnit` of a compiler, whose methods each call libNVVM.
+    A mixin that replaces methods of a compiler's class `CompilationUnit`, each of which calls libNVVM.
 
-    Here, the methods only record their steps; `compile` runs them if the cache has no result.
+    The methods here only record their steps, and `compile` runs them if the cache has no result.
     `compilation_unit` sets the class attributes that begin with an underscore.
     """
 
@@ -55,6 +55,7 @@ class _CompilationUnit:
     def compile(self) -> bytes:
         options = [option.decode() for option in self.options]
         entry = cache.cached(lambda: self._key(options), lambda: self._compile(options))
+        # The original method also sets `log`, and warns of it.
         self.log = self._log = entry.log
         if self.log:
             category = importlib.import_module(self._errors_module).NvvmWarning
@@ -78,7 +79,7 @@ class _CompilationUnit:
             "tool": ("NVVM", find.library_build_id("nvvm")),
             "flags": options,
             "steps": [use for _, _, use in self._steps],
-            # Bitcode, and libraries such as libdevice ("lazy"), are the same in each process as they are.
+            # Bitcode, and libraries such as libdevice ("lazy"), do not depend on the process.
             "code": [
                 self._normalize(code.decode())
                 if use == "whole" and not code.startswith(_BITCODE_MAGIC)

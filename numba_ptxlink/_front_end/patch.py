@@ -38,7 +38,8 @@ class Patch(NamedTuple):
         module: The module that defines the attribute.
         path: The dotted path of the attribute in the module, such as "Linker.link".
         wrap: Returns the replacement; the argument is the original. Must not import modules of the front end:
-            another thread that imports them may wait for a lock that `apply` holds. The replacement may.
+            another thread that imports them may wait for a lock that `apply` holds. The replacement itself
+            may import them when it is called.
         reason: The reason for the patch, in one line, which the documentation shows.
         importers: A package, such as "numba.cuda": in all its modules that have imported the original by
             `from ... import`, the name is bound to the replacement, too. "" if the attribute alone is
@@ -128,6 +129,7 @@ class _Applied:
         self.uses = 1
 
 
+# The applied patches, by their targets.
 _applied: dict[str, _Applied] = {}
 _lock = Lock()
 
@@ -141,6 +143,7 @@ def apply(patch: Patch) -> None:
         if key in _applied:
             _applied[key].uses += 1
             return
+        # Read the attribute as it is stored: getattr would call a property.
         original = owner.__dict__[patch.attribute]
         replacement = patch.wrap(original)
         setattr(owner, patch.attribute, replacement)

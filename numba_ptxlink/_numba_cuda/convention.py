@@ -3,8 +3,8 @@ The calling convention of numba-cuda: `MinimalCallConv` of `numba.cuda.core.call
 
 A function returns a status, an i32, and writes its result through its first parameter. Each member of a
 struct is an argument of its own. For many types, Numba has one LLVM type for memory, such as i8 for a
-boolean, and another for registers, i1: a result has the first, but a tuple of equal types, and a record, has
-the second.
+boolean, and another for registers, i1. Results have the type for memory; tuples of equal types, and records,
+have the type for registers.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class StatusConvention(Convention):
     spreads_structs = True
 
     def call(self, callee: Callee, arguments: list[TypedValue], ty: Any) -> tuple[str, Iterator[TypedValue]]:
+        # No result type of numba-cuda needs an alignment of more than 8 bytes.
         builder, numba_llvm_type = self.builder, pointee(callee.params[0])
         pointer_type, address = builder.allocate(numba_llvm_type, 8, "zeroinitializer")
         status = builder.call(callee, [(pointer_type, address), *arguments])

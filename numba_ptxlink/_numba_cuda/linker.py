@@ -53,7 +53,8 @@ class PtxLinker:
         lineinfo: Whether to keep line numbers.
         cc: The compute capability, as (major, minor) or (major, minor, variant), such as (9, 0, "a").
             numba-cuda allows None, to ask the driver; here, that is an error.
-        lto: Whether to optimise at link time: CUDA C++ is compiled to LTO-IR then, else to PTX.
+        lto: Whether to optimise at link time: CUDA C++ is compiled to LTO-IR then, else to PTX. None is
+            False.
         additional_flags: Accepted, since numba-cuda's linker has the argument, and ignored, as there.
     """
 
@@ -89,6 +90,7 @@ class PtxLinker:
         self._ltoir_modules: list[str] = []
         # The functions in added files that this package exported; manifests beside the files list them.
         self._exported: list[DeclaredFunction] = []
+        # The error of the last link if it failed.
         self._failure: PtxlinkError | None = None
 
     def describe(self, origin: str, modules: Iterable[str]) -> None:
@@ -122,6 +124,7 @@ class PtxLinker:
         return self._logs()[1]
 
     def _logs(self) -> tuple[str, str]:
+        """Return `info_log` and `error_log`."""
         if self._failure is not None:
             return "", self._failure.log or str(self._failure)
         if self.linker is not None:

@@ -30,8 +30,8 @@ _PROCESS_NUMBER = re.compile(r"ILi\d+EE|0x[0-9a-f]{6,16}")
 _SHARED = re.compile(r"(_cudapy_smem_)\d+")
 # The name of a bytes constant ends in a hash, which depends on the process's hash seed.
 _BYTES = re.compile(r"(\.bytes\.)-?\d+")
+# A module begins with its name, which ends in a counter of the process: `; ModuleID = "saxpy$7"`.
 _MODULE_ID = "; ModuleID = "
-# The end of a module's name, such as "saxpy$7".
 _MODULE_COUNTER = re.compile(r"\$\d+\Z")
 # A label without quotes at the start of a line, such as `entry:`.
 _LABEL = re.compile(r"^([^\s:;]+):", re.MULTILINE)
@@ -116,6 +116,7 @@ class QuotedModule:
         # A variable is defined or declared at the start of a line: `@"x" = addrspace(3) global [8 x float]`.
         if line != "@" or not after.startswith(" = "):
             return False
+        # The words before the type of the array.
         words = after[: after.find("[")].split()
         # A dynamic shared array is only declared, `external`, since the launch determines its size. Its name,
         # too, depends on the process.
@@ -191,8 +192,7 @@ def topologically_sorted(modules: Sequence[QuotedModule]) -> list[QuotedModule]:
         modules: The modules of a program: the root, then its callees in any order.
     """
     root, *callees = modules
-    # Numba keeps callees in a set: sort them by their texts, in which names that depend on the process are
-    # "".
+    # Numba keeps callees in a set: sort them by their texts without the names that depend on the process.
     blank = dict.fromkeys((name for module in modules for name in module.unstable), "")
     sorted_callees = sorted(callees, key=lambda module: module.normalized_text(blank))
     definers: dict[str, list[QuotedModule]] = {}
@@ -225,7 +225,7 @@ def rename(modules: Sequence[QuotedModule], stable_symbols: Iterable[str] = ()) 
         stable_symbols: Symbols that keep their names; the new names of others do not depend on the choice.
     """
     symbols = dict.fromkeys(name for module in modules for name in module.unstable)
-    # The digest is that of the program under names without a digest.
+    # Hash the program with new names that have a position, but no digest yet.
     blank = _new_names(symbols, "")
     program_hash = hashlib.sha256()
     for module in modules if symbols else ():
@@ -243,8 +243,8 @@ def rename_by_module(
     Rename every symbol whose name depends on the process, to one that depends only on its own module.
 
     A module gets the same text in every program that contains it: its names have a digest of its text, with
-    the new names of its callees. If functions call each other, there is no such digest; of closures with
-    equal code, it is the same. The names are then those of `rename`.
+    the new names of its callees. Functions that call each other have no such digest, and two closures with
+    equal code have the same one. A program with such functions gets the names of `rename`.
 
     Args:
         modules: All modules of the program, callers before callees.
@@ -255,6 +255,7 @@ def rename_by_module(
     names: dict[str, str] = {}
     digests: set[str] = set()
     unstable = {name for module in modules for name in module.unstable}
+    # Callees come first here, since the digest of a caller depends on their new names.
     for module in reversed(modules):
         own_symbols = module.unstable
         # In a cycle, a used symbol has no new name yet, which the digest needs. Two modules may also define
@@ -279,7 +280,7 @@ def _new_names(symbols: Iterable[str], digest: str) -> dict[str, str]:
     For example, numba-cuda finds the variable with a kernel's error code by the kernel's name and a suffix.
     """
     new_names = {name: _new_name(name, digest, position) for position, name in enumerate(symbols)}
-    # Each is a prefix of the next; sorting puts a name right after its prefixes.
+    # The names that are prefixes of the current name, the shortest first. Sorting puts them before it.
     prefixes: list[str] = []
     for name in sorted(filter(_counter_tag, new_names)):
         while prefixes and not name.startswith(prefixes[-1]):

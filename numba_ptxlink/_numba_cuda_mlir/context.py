@@ -50,17 +50,17 @@ class ExportedFunction:
         if id(dispatcher) in self._hidden:
             return
         state = vars(dispatcher)
-        kept = {name: state[name] for name in _DISPATCHER_STATE if name in state}
-        self._hidden[id(dispatcher)] = (dispatcher, kept)
+        attributes = {name: state[name] for name in _DISPATCHER_STATE if name in state}
+        self._hidden[id(dispatcher)] = (dispatcher, attributes)
         state.pop("_device_dispatcher", None)
         dispatcher.overloads = type(dispatcher.overloads)()
         dispatcher.targetoptions = {**dispatcher.targetoptions, "chip": self.chip}
 
     def restore_dispatchers(self) -> None:
         """Restore the compiled code of all dispatchers."""
-        for dispatcher, kept in self._hidden.values():
+        for dispatcher, attributes in self._hidden.values():
             vars(dispatcher).pop("_device_dispatcher", None)
-            vars(dispatcher).update(kept)
+            vars(dispatcher).update(attributes)
         self._hidden.clear()
 
 
@@ -75,8 +75,8 @@ class Compilation(NamedTuple):
         declared_calls: The functions of `cuda.declare_device` that it calls: the name of each, its signature,
             and whether it has the C ABI.
         needs_cubin: Whether the code is linked to a cubin.
-        is_lowering: Whether a function is being lowered, so that a device function that is compiled now is a
-            callee of it.
+        is_lowering: Whether a function is being lowered. A device function that is compiled meanwhile is a
+            callee.
         export: The export that the compilation belongs to; None for a kernel or `cuda.compile`.
         unoptimised: Whether NVVM is called without optimisation, after which it generates other code for the
             rest of the process.

@@ -39,7 +39,7 @@ _MAX_REMEMBERED_FILES = 256
 
 class _FileFacts(NamedTuple):
     """
-    Facts about a link file. numba-cuda-mlir reads the file, and passes only the bytes to the linker.
+    Facts about a link file that its content lacks. numba-cuda-mlir passes only the content to the linker.
 
     Args:
         name: The name of the file; "" if it is unknown.
@@ -148,6 +148,7 @@ class CoreLinker:
         return entry.code
 
     def _prepare(self) -> tuple[list[Input], Arch, Options]:
+        """Return the arguments of a link: the inputs, the GPU to link for, and the options."""
         from numba_ptxlink._arch import Arch
 
         inputs = _read_inputs(self._codes)
@@ -171,17 +172,16 @@ def _declared_types() -> dict[str, tuple[str, ...]]:
         except AbiError:
             # Functions with other types than C's are not compared.
             continue
-        result, *names = declared_type.types
+        result, *param_types = declared_type.types
         # numba-cuda-mlir passes each member of a struct as a parameter, and a C function takes the struct:
         # two parameters of the unknown type "" stand for the members, so that the numbers of parameters
         # differ. A half, a class of 2 bytes, has only one member.
-        names_by_parameter = (
-            [name] if kind <= CLASS + 2 else ["", ""]
-            for name, kind in zip(names, declared_type.kinds[1:], strict=True)
+        passed_types = itertools.chain.from_iterable(
+            [param_type] if kind <= CLASS + 2 else ["", ""]
+            for param_type, kind in zip(param_types, declared_type.kinds[1:], strict=True)
         )
-        passed_names = itertools.chain.from_iterable(names_by_parameter)
         # Numba's calling convention returns a status, and stores the result through a pointer.
-        declared[name] = (result, *passed_names) if has_c_abi else ("int32_t", "void *", *passed_names)
+        declared[name] = (result, *passed_types) if has_c_abi else ("int32_t", "void *", *passed_types)
     return declared
 
 

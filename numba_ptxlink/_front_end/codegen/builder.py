@@ -98,7 +98,7 @@ class FunctionBuilder:
         self._lines.append(f"{name}:")
 
     def emit_return(self, ty: Type, value: str) -> None:
-        """Return *value*; nothing if *ty* is void."""
+        """Append a return of *value*, or of nothing if *ty* is void."""
         self.emit("ret void" if str(ty) == "void" else f"ret {ty} {value}")
 
     def branch(self, condition: str) -> str:
@@ -120,7 +120,7 @@ class FunctionBuilder:
         self.begin_block(after)
 
     def call(self, callee: Callee, arguments: Iterable[TypedValue]) -> str:
-        """Call *callee* with *arguments*, converted to its types; return its result, "" for void."""
+        """Call *callee*, with *arguments* converted to its parameter types. Return the result, "" if void."""
         typed_arguments = ", ".join(
             f"{param_type} {self.convert(source_type, value, param_type)}"
             for (source_type, value), param_type in zip(arguments, callee.params, strict=True)
@@ -238,7 +238,8 @@ class FunctionBuilder:
             # A number or a pointer becomes the only member of a struct, such as that of __half.
             return self.aggregate(target_type, [(0, self.convert(source_type, value, target_members[0]))])
         # Other types, such as a vector and a struct of its elements, have the same bytes in memory: store one
-        # type and load the other, in memory that has at least the size and the alignment of either.
+        # type and load the other, in memory for both. No type needs a larger alignment than a vector of four
+        # doubles, 32 bytes.
         address = self.allocate(StructType((source_type, target_type)), 32)
         source_pointer, target_pointer = self.pointer(source_type), self.pointer(target_type)
         self.emit(f"store {source_type} {value}, {source_pointer} {self.convert(*address, source_pointer)}")

@@ -36,7 +36,7 @@ class Convention(abc.ABC):
     types: Any
     """The compiler's module of types."""
     spreads_structs: bool
-    """Whether each member of a complex number, vector or optional value is a parameter of its own, too."""
+    """Whether complex numbers, vectors and optional values are passed as a parameter for each member."""
 
     def __init__(self, builder: FunctionBuilder) -> None:
         self.builder = builder
@@ -138,7 +138,7 @@ class Convention(abc.ABC):
                 ),
             )
         numba_llvm_type, value = next(results)
-        # In a tuple of different types, numba-cuda returns a record by value, as an array of bytes.
+        # Only in a tuple of different types, numba-cuda returns a record by value, as an array of bytes.
         if isinstance(ty, self.types.Record) and isinstance(numba_llvm_type, PointerType):
             # The address may have any alignment: a record may be an element of an array of packed records.
             address = builder.convert(numba_llvm_type, value, builder.pointer(c_llvm_type))
@@ -165,7 +165,7 @@ class Convention(abc.ABC):
                 stride = builder.emit_value(f"mul i64 {stride}, {extent}")
             strides = strides[::-1] if ty.layout == "C" else strides
         else:
-            # C's strides are in bytes.
+            # C's strides are in bytes. They are multiples of the unit: a front end refuses other arrays.
             strides = [builder.extract(c_llvm_type, value, 2, axis) for axis in range(ctype.ndim)]
             if unit > 1:
                 strides = [builder.emit_value(f"sdiv exact i64 {stride}, {unit}") for stride in strides]

@@ -132,7 +132,7 @@ def _arguments(convention: Convention, signature: Signature, types: Sequence[Any
 
 def _read_callee(module: str, symbol: str) -> tuple[Callee, str, int]:
     """Return the function *symbol* of *module*, the text after its parameters, and its instruction count."""
-    # The definition, such as `define i32 @"f"(i32 %x) !dbg !5 {`.
+    # For `define i32 @"f"(i32 %x) !dbg !5 {`, the result is "i32 ", and the text is from "i32 %x)" on.
     definition = rf'^define ([^@\n]*)@"?{re.escape(symbol)}"?\('
     _, result, text = re.split(definition, module, maxsplit=1, flags=re.MULTILINE)
     head, *body = text[: text.index("\n}")].split("\n")

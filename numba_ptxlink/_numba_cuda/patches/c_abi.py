@@ -1,8 +1,8 @@
 """
 Patch `cuda.compile` to give functions this package's C ABI, and numba-cuda to compile exported functions.
 
-`cuda.compile` gives functions the C ABI if `abi_info=` is passed. Exported functions need the error model of
-their callers, prototypes as in C, and pointers to records.
+`cuda.compile` gives functions the C ABI if `abi_info=` is passed. Exported functions need the error model
+that the export requires, prototypes as in C, and pointers to records.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _get_callee_args(original: Any, call: Any, callee: Any, loc: Any, func_ir: A
 
 @C_ABI.around("numba.cuda.core.compiler", "_make_subtarget")
 def _make_subtarget(original: Any, targetctx: Any, flags: Any) -> Any:
-    """Give a function with the C ABI, and its callees, the error model that its caller chooses."""
+    """Give an exported function and its callees the error model that the export requires."""
     from numba.cuda.core.callconv import PythonErrorModel
 
     checked = current_context().checked
@@ -90,7 +90,7 @@ def _make_subtarget(original: Any, targetctx: Any, flags: Any) -> Any:
 
 @C_ABI.replace("numba.cuda.target", "CUDATargetContext.enable_boundscheck")
 def _enable_boundscheck(_original: Any) -> Any:
-    """Check indices if a function with the C ABI requires it."""
+    """Check indices in an exported function and its callees if the export requires it."""
     return property(lambda _self: bool(current_context().checked))
 
 

@@ -17,8 +17,7 @@ from numba_ptxlink.errors import LinkError
 
 PATCHES = PatchTable("first kernel")
 
-# numba-cuda requires nvJitLink 12.3. The file name has only the major version: from 13 on, that is enough to
-# know.
+# numba-cuda requires nvJitLink 12.3. The file name shows only the major version, which suffices from 13 on.
 _NVJITLINK_MAJOR = 13
 
 
@@ -34,9 +33,10 @@ def _kernel_init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
     # The original looks for these functions in the kernel's code, to link the files that define them.
     names = (*reshape_funcs, *self.NRT_functions)
     lineinfo = device.needs_line_numbers(args[0] if args else kwargs["py_func"], kwargs)
+    changed_kwargs = {**kwargs, "lineinfo": True} if lineinfo else kwargs
     try:
         with override(searched_names=names, lineinfo=lineinfo):
-            original(self, *args, **(kwargs | {"lineinfo": True} if lineinfo else kwargs))
+            original(self, *args, **changed_kwargs)
     except (ZeroDivisionError, IndexError):
         # With line numbers, numba-cuda raises these errors for arguments of 0 bytes, such as empty tuples,
         # and for functions whose body is only a docstring. Compile such a kernel without line numbers.
@@ -54,17 +54,18 @@ def _kernel_init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
 @PATCHES.around("numba.cuda.codegen", "CUDACodeLibrary.get_asm_str")
 def _get_asm_str(original: Any, self: Any, cc: Any = None) -> Any:
     """
-    With link-time optimisation, look for a few functions in a new kernel's LLVM IR instead of its PTX.
+    Look for a few functions in a new kernel's LLVM IR instead of its PTX.
 
-    numba-cuda would compile the kernel to PTX only for this search, which takes a fifth of the compile time.
+    With link-time optimisation, numba-cuda would compile the kernel to PTX only for this search, which takes
+    a fifth of the compile time.
     """
-    from numba.cuda.core import config
+    from numba.cuda.core import config as numba_config
 
     # All names in the PTX are in the LLVM IR. If none is there, the search of the text "" finds none, either.
     names = current_context().searched_names
     if (
         names
-        and not config.DUMP_ASSEMBLY
+        and not numba_config.DUMP_ASSEMBLY
         and not any(name in text for text in self.llvm_strs for name in names)
     ):
         return ""
@@ -94,6 +95,7 @@ def _lto_changes_code(library: Any) -> bool:
     # NVVM does not optimise, and nvJitLink does.
     if options.get("fastmath") or not options.get("opt", 3):
         return True
+    # Other inputs, such as the device runtime and CUDA C++, may become LTO-IR, whose functions are inlined.
     if library.needs_cudadevrt or not all(map(_is_ptx, files)):
         return True
     # Without link files there is nothing to inline. If all are PTX, this package inlines their functions into

@@ -149,8 +149,8 @@ def _misread_array_reason(array: Any) -> str | None:
     if array.ndim == 0 or array.layout == "C" or (array.layout == "F" and array.ndim == 1):
         return _misread_reason(element) if isinstance(element, types.Record) else None
     ctype = abi.c_type(element)
-    # C's strides in bytes have to be multiples of the element's size. They are multiples of its alignment, so
-    # that this is certain only if both are equal.
+    # The wrapper divides C's strides, in bytes, by the size of an element. Strides are multiples of the
+    # element's alignment, so that the division is exact if size and alignment are equal.
     if ctype.size == ctype.align and not isinstance(element, (types.Complex, types.Record)):
         return None
     return (

@@ -52,7 +52,7 @@ def end_at_errors(module: ParsedModule, root: str, *, trap: bool, byte_pointer: 
     module.other_lines = [line for line in module.other_lines if not _VARIABLE_DEFINITION.match(line)]
     report = _TRAP if trap else f"  store i8 1, {byte_pointer} {ERROR}"
     raising_names = {name for name, function in module.functions.items() if _end_blocks(function, report)}
-    # Functions that return after an error in their own code, and then their callers, callers of these and so
+    # Functions that return after an error in their own code; then their callers, the callers of these, and so
     # on.
     failing_names = set() if trap else set(raising_names)
     while (
@@ -70,7 +70,7 @@ def end_at_errors(module: ParsedModule, root: str, *, trap: bool, byte_pointer: 
 
 
 def _end_blocks(function: Definition, report: str) -> bool:
-    """Replace each error and the rest of its block by *report* and a return; return whether it has errors."""
+    """Replace each error and the rest of its block by *report* and a return; return whether there is any."""
     has_errors = False
     for block in _reachable_blocks(function):
         index = next((index for index, line in enumerate(block.lines) if _ERROR_WRITE.search(line)), None)
@@ -103,7 +103,7 @@ def _successors(block: Block) -> set[str]:
 
 
 def _drop_phi_edges(function: Definition) -> None:
-    """Remove edges from blocks that no longer branch to a phi's block from the phis of *function*."""
+    """Remove the edges of phis in *function* whose blocks no longer branch to the phi's block."""
     predecessors: dict[str, set[str]] = {}
     for block in function.blocks:
         for label in _successors(block):

@@ -1,5 +1,5 @@
 """
-Repair LLVM IR of numba-cuda-mlir that NVVM refuses or misreads, and give it names that each process gives it.
+Repair LLVM IR of numba-cuda-mlir that NVVM refuses or misreads, and give its symbols reproducible names.
 
 numba-cuda-mlir names internal functions and variables by counters and addresses of the process. Here, they
 are named after the exported function, and numbered.

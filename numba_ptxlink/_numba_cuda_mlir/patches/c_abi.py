@@ -36,7 +36,7 @@ _LOWERING = "numba_cuda_mlir.mlir_lowering"
 
 
 def _in_exports(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a replacement that calls *function* with the export and the original; outside, the original."""
+    """Return a replacement: in an export, *function* with the export and the original; else the original."""
 
     @functools.wraps(function)
     def wrapper(original: Any, *args: Any, **kwargs: Any) -> Any:
@@ -171,6 +171,7 @@ def _copies_record(inst: Any, lower: Any) -> bool:
     if not isinstance(inst, (ir.SetAttr, ir.SetItem, ir.StaticSetItem)):
         return False
     target, value = map(lower.get_numba_type, (inst.target, inst.value))
+    # A copy into an element of an array is right.
     return isinstance(value, Record) and type(target) is not Array
 
 
@@ -225,6 +226,7 @@ def _lower_field_view(
     # In C order, the stride of a dimension is the product of the sizes of all later dimensions.
     for dimension in reversed(shape[1:]):
         strides.insert(0, arith.muli(strides[0], dimension))
+    # Marks of a stride or offset, and of a size, that is known only when the program runs.
     dynamic_stride = ir.ShapedType.get_dynamic_stride_or_offset()
     dynamic_size = ir.ShapedType.get_dynamic_size()
     record_array = numba_ir.Var(value.scope, f"{target.name}.whole", value.loc)
@@ -284,6 +286,7 @@ def _call_external_function(original: Any, self: Any, target: Any, fn_value: Any
     export, has_c_abi = current_context().export, fn_value.abi == "c"
     if export is not None:
         export.declared[fn_value] = None
+        # A Boolean has no attribute `bitwidth`.
         if has_c_abi and any(
             isinstance(ty, (types.Boolean, types.Integer)) and getattr(ty, "bitwidth", 1) < _REGISTER_BITS
             for ty in fn_value.sig.args

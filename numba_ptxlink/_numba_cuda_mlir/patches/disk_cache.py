@@ -27,8 +27,8 @@ def _load_overload(original: Any, self: Any, sig: Any, target_context: Any) -> A
 
     if isinstance(self, MLIRCache):
         # Extensions convert arguments at launch, and are pickled with the kernel: the code does not depend on
-        # them. A function is an option that numba-cuda-mlir sets, whose release the index contains: its name
-        # identifies it.
+        # them. An option may be a function of numba-cuda-mlir, whose release the index contains: the name of
+        # the function identifies it.
         options = {
             name: value.__qualname__ if inspect.isfunction(value) else value
             for name, value in self._targetoptions.items()

@@ -20,8 +20,8 @@ CODE_CACHE = PatchTable("first kernel")
 PATCHES = PatchTable("first kernel")
 """The patches that only the plugin applies."""
 
-# The options that determine the passes and NVVM's options. All other options change the MLIR itself, if
-# anything.
+# The options that determine the passes and NVVM's options. Any other option either changes the MLIR itself,
+# or has no effect on the code.
 _CODE_OPTIONS = ("chip", "debug", "fastmath", "lineinfo", "opt", "opt_level")
 # A definition in MLIR, such as `func.func @f(` and `memref.global "private" @constant_array_3`. Functions
 # that are only declared are marked `private`.
@@ -53,6 +53,7 @@ def _optimize(original: Any, cres: Any) -> None:
     """Read the output of MLIR and NVVM from the cache; name the Python function in errors."""
     from numba_ptxlink._tools import find
 
+    # `cres`, the result of a compilation so far, has the MLIR in its metadata; the original adds the code.
     options = cres.metadata["targetoptions"]
     if current_context().is_lowering and options.get("device"):
         # Skip the step for a callee: its caller contains its MLIR, and compiles it.
@@ -221,21 +222,20 @@ def _compile(
     original: Any, pyfunc: Any, sig: Any = None, targetoptions: Any = None, optimized: bool = True
 ) -> Any:
     """Link no cubin in a compilation to PTX or LTO-IR."""
-    with override(
-        needs_cubin=current_context().needs_cubin and not _needs_no_cubin(pyfunc, targetoptions or {})
-    ):
+    needs_cubin = current_context().needs_cubin and _may_need_cubin(pyfunc, targetoptions or {})
+    with override(needs_cubin=needs_cubin):
         return original(pyfunc, sig, targetoptions, optimized)
 
 
-def _needs_no_cubin(pyfunc: Any, options: dict[str, Any]) -> bool:
-    """Return whether the result of the compilation is PTX or LTO-IR, and is never linked to a cubin."""
-    if (options.get("_compile_output") or options.get("output")) not in ("ptx", "ltoir"):
-        return False
-    if _prints_results(options):
-        return False
+def _may_need_cubin(pyfunc: Any, options: dict[str, Any]) -> bool:
+    """Return False if the result of the compilation is PTX or LTO-IR, and is never linked to a cubin."""
+    output = options.get("_compile_output") or options.get("output")
+    # The cubin may be among the results to print.
+    if output not in ("ptx", "ltoir") or _prints_results(options):
+        return True
     # A dispatcher in place of a Python function keeps the code. If it is a kernel, it may be launched later.
     dispatcher_options = getattr(pyfunc, "targetoptions", None)
-    return dispatcher_options is None or bool(dispatcher_options.get("device"))
+    return dispatcher_options is not None and not dispatcher_options.get("device")
 
 
 @PATCHES.replace("numba_cuda_mlir.mlir_optimization", "CompilationUnit")
