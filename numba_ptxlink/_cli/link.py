@@ -64,7 +64,8 @@ def add(commands: Any) -> None:
         "--lto",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="link-time optimisation (default: if an input is LTO-IR, or several are all C++ or Python)",
+        help="link-time optimisation (default: if an input is LTO-IR, or if several inputs are all C++ or "
+        "Python)",
     )
     parsing.add_repeated(
         link,
