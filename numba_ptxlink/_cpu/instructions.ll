@@ -27,7 +27,8 @@
 ;
 ; An operation without types of sources is expanded by `Translator.expand`, whose caller passes values by name. A name
 ; that is not passed, such as {ntid[0]}, is a field of BlockContext. A line has to be an instruction: `or` with 0 copies
-; a value. Since a text is for all widths, a number is converted between {raw} and i32 through i128.
+; a value. A number is converted between {raw} and i32 through i128, since {raw} may be narrower than i32, as wide, or
+; wider, and no instruction of LLVM converts all three.
 add sub and or xor: k k
     result = {opcode} {raw} {a}, {b}
 add.sat.s sub.sat.s: k k
@@ -495,8 +496,8 @@ testp.normal.f: k p
     result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 360)
 testp.subnormal.f: k p
     result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 144)
-; Comparisons. Those of integers lo, ls, hi and hs take their operands as unsigned. Those of floats equ, neu, ltu, leu,
-; gtu and geu are true if an operand is NaN.
+; Comparisons: lo, ls, hi and hs, for integers, take their operands as unsigned; equ, neu, ltu, leu, gtu and geu, for
+; floats, are true if an operand is NaN.
 setp.eq: k p
     result = icmp eq {raw} {a}, {b}
 setp.ne: k p

@@ -253,8 +253,8 @@ def convert(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     target, source = mnemonic.types
     if source.elements > 1 or len(operands) != target.elements + 1:
         raise UnsupportedInstruction
-    # Only a conversion to a double depends on the bits of a NaN: others always return the same NaN, or an
-    # integer.
+    # If a float32 is NaN, its bits show only in a result that is a double: other floats get one NaN, and
+    # integers have none.
     needs_gpu_nan = target.bits == 64
     # The lower half, which `join_bits` takes first, is the last source.
     values = [
@@ -385,7 +385,7 @@ def _convert_element(b: Translator, mnemonic: Mnemonic, bits: str) -> str:
     value = _convert_to_float(b, target, source, value, mode)
     applicable = ("sat", "relu", *flush_modifiers)
     value = arithmetic.apply_modifiers(b, target, value, mnemonic.modifiers, applicable)
-    # A mode that rounds to an integer has been applied. The result is an integer, or is rounded to nearest.
+    # `_convert_to_float` has applied a mode that rounds to an integer; `encode` then rounds to nearest.
     rounding = mode if mode in arithmetic.ROUNDING_MODES else "rn"
     result = arithmetic.encode(b, target, value, rounding)
     # On a GPU, `cvt.f16.f64` keeps part of a NaN; `encode` returns 0x7fff for each NaN.

@@ -420,7 +420,7 @@ def _lane_addresses(b: Translator, mnemonic: Mnemonic, operand: str, count: int)
 
 
 def _half_address(b: Translator, first_record: str, matrix_index: int, row: str, column: str) -> str:
-    """Return the address of a half of a matrix: lane 8 * matrix_index + row has passed that of the row."""
+    """Return the address of one half; lane 8 * matrix_index + row has passed the address of its row."""
     lane = b.emit_op("add", "i32", row, 8 * matrix_index)
     row_address = load_lane_operand(b, "i64", first_record, lane)
     return b.emit_op("add", "i64", row_address, b.resize(b.emit_op("shl", "i32", column, 1), 32, 64))

@@ -15,7 +15,7 @@ declare i32 @ptxlink.resume_in_state(ptr, i32)
 declare i32 @ptxlink.schedule(ptr)
 
 ; Bit fields. `clamp` returns the smaller of two numbers, and `ones` a mask with %count ones, but at most %limit. The
-; results have 128 bits, since LLVM defines a shift of 64 bits only by less than 64.
+; results have 128 bits, since LLVM defines the shift of an i64 only by distances below 64.
 
 define internal i128 @ptxlink.clamp(i32 %count, i32 %limit) alwaysinline {
   %smaller = call i32 @llvm.umin.i32(i32 %count, i32 %limit)
@@ -607,7 +607,8 @@ define internal double @ptxlink.directed.fma.f64(double %a, double %b, double %c
 
   ; Normalise: move the highest bit to 127, which has the biased exponent (exponent of bit 0 + 127 + 1023), then to 126.
   ; The 53 bits of a normal result begin at bit 74, those of a subnormal result above that. The highest of the 53 bits
-  ; adds 1 to the exponent below it, so %exponent_field is less by 1. 9218868437227405311 is the largest finite number.
+  ; is the lowest of the exponent's field, and adds 1 there, so %exponent_field is less by 1. 9218868437227405311 is the
+  ; largest finite number.
   %zeros = call i128 @llvm.ctlz.i128(i128 %total, i1 false)
   %zeros.i64 = trunc i128 %zeros to i64
   %is_zero = icmp eq i128 %total, 0

@@ -1,8 +1,8 @@
 """
-Find limits that PTX would meet on a GPU: shared memory, threads of a block, registers, undefined functions.
+Find the shared memory, threads of a block and registers of PTX on a GPU, and why ptxas would refuse the PTX.
 
-The CPU device, a CUDA driver without a GPU, has none of these limits, but reports them as NVIDIA's driver and
-ptxas do.
+The CPU device, a CUDA driver without a GPU, lacks the limits of a GPU, but reports them as NVIDIA's driver
+and ptxas do.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ MAX_BLOCK_THREADS = 1024
 _NAME = re.compile(r"[\w$%]+")
 # Such as `.reg .b32 %r<12>`. Predicates (`.reg .pred`) do not count, since they have separate registers.
 _REGISTERS = re.compile(r"\.reg\s+\.[a-z](\d+)\s+%\w+<(\d+)>")
-# The least number that `estimated_registers` returns, and the most registers that a thread of a GPU has.
+# The least number that `estimated_registers` returns without a smaller `.maxnreg`, and the most registers of
+# a thread of a GPU.
 _MIN_REGISTERS, _MAX_REGISTERS = 16, 255
 
 

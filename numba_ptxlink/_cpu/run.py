@@ -345,7 +345,7 @@ class CpuProgram:
         self,
         entry: CompiledEntry,
         worker: Worker,
-        executor: str,
+        runner: str,
         start: int,
         count: int,
         resume_mode: Resume = Resume.START,
@@ -353,13 +353,13 @@ class CpuProgram:
         """
         Execute blocks, or call a function for elements; log the reports of checks.
 
-        The arguments and the result, a BlockStatus, are those of `Worker.run`; *executor* is a function of
+        The arguments and the result, a BlockStatus, are those of `Worker.run`; *runner* is a function of
         runtime.ll, by its name.
 
         Raises:
             DeviceFaultError: A thread faulted.
         """
-        status = worker.run(self._code.address(executor), entry.address, start, count, resume_mode)
+        status = worker.run(self._code.address(runner), entry.address, start, count, resume_mode)
         if worker.checks:
             worker.checks.log_reports(self._launch_description(entry, worker), self._logged_reports)
         if worker.fault_record.kind != Fault.NONE:

@@ -286,8 +286,8 @@ done:
   ret i32 %result
 }
 
-; `redux` of integers. The operations are numbered as in `warps._REDUCTIONS`. Each begins with its number of
-; @identities, which leaves the first operand as it is.
+; `redux` of integers. The operations are numbered as in `warps._REDUCTIONS`. The result begins as the operation's
+; identity, which leaves the first operand as it is.
 @identities = internal constant [8 x i32] [i32 0, i32 -1, i32 0, i32 0, i32 2147483647, i32 -2147483648, i32 -1, i32 0]
 
 define i32 @ptxlink.reduce(ptr %first_record, i32 %lanes, i32 %operation) {

@@ -140,8 +140,9 @@ class Translator(IRBuilder):
 
     def emit_step_counters(self) -> None:
         """Initialise the counters of loop iterations at the beginning of the function's body."""
-        # `machine_code.frame_size` calls a coroutine with null pointers, and the lines before the body then
-        # return. Therefore only later lines read parameters: `to_text` inserts the copies of parameters here.
+        # To learn the size of its frame, `machine_code.frame_size` calls a coroutine with null pointers, and
+        # the coroutine returns before its body. Therefore only the body may read parameters, so that
+        # `to_text` inserts the copies of parameters here.
         self._body_begin = len(self.lines)
         steps = self.load_context_field("step_limit")
         granted = self.call("llvm.smin.i64", "i64", f"i64 {steps}", f"i64 {self._check_interval}")
@@ -280,10 +281,10 @@ class Translator(IRBuilder):
     def _element_size(self, name: str) -> int:
         """Return the size of an element of an array in bytes."""
         storage = self.find_storage(name)
-        return storage.element_size if storage else self.module.element_size(self._shared_name(name))
+        return storage.element_size if storage else self.module.element_size(self._symbol_key(name))
 
-    def _shared_name(self, name: str) -> SharedName:
-        """Return the key of a symbol in EntryModule, which has the function if the function declares it."""
+    def _symbol_key(self, name: str) -> SharedName:
+        """Return the key of a symbol in EntryModule: the name, with the function if that declares it."""
         declared = self.scope.find(name)
         return (self.function.name, declared) if declared else name
 
@@ -326,7 +327,7 @@ class Translator(IRBuilder):
                 raise UnsupportedInstruction
             storage.address_taken = True
             return self.emit_value(f"ptrtoint ptr {storage.pointer} to i64")
-        return self.module.symbol_address(self._shared_name(name))
+        return self.module.symbol_address(self._symbol_key(name))
 
     def find_storage(self, name: str) -> Storage | None:
         """Return a variable or parameter of the function, None if *name* is neither."""
@@ -405,7 +406,7 @@ class Translator(IRBuilder):
         self.begin_block(resumed_label)
 
     def report_order(self, scope: Scope) -> None:
-        """Report to racecheck, if it is on, that the thread has passed a barrier of these threads."""
+        """Report to racecheck, if it is on, that the thread has passed a barrier that orders *scope*."""
         if self.module.reports_accesses:
             self.global_values["ptxlink.check_order"] = "declare void @ptxlink.check_order(ptr, i32)"
             self.emit(f"call void @ptxlink.check_order(ptr %ctx, i32 {int(scope)})")
@@ -424,9 +425,9 @@ class Translator(IRBuilder):
         self.begin_block(check_label)
         if self.suspends:
             self.suspend(ThreadState.YIELDED)
-        counters = f"ptr {self._steps_left}", f"i64 {self.fault_site()}", f"i32 {self._check_interval}"
+        arguments = f"ptr {self._steps_left}", f"i64 {self.fault_site()}", f"i32 {self._check_interval}"
         # The number of iterations until the next check; 0 if the thread has to end.
-        granted = self.call("ptxlink.check_step_limit", "i32", "ptr %ctx", *counters)
+        granted = self.call("ptxlink.check_step_limit", "i32", "ptr %ctx", *arguments)
         self.emit(f"store i32 {granted}, ptr {self._back_edges_left}")
         self.cond_branch(self.emit_op("icmp ne", "i32", granted, 0), after_label, "leave")
         self.begin_block(after_label)

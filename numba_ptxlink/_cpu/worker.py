@@ -29,7 +29,7 @@ _MIN_MMAP_BYTES = 1 << 16
 _MAX_SMALL_BYTES = 256 << 10
 # The type of the functions that `Worker.run` calls. PYFUNCTYPE keeps the GIL: generated code releases it, and
 # takes it again to check for Ctrl-C and to print.
-_EXECUTOR_TYPE = ctypes.PYFUNCTYPE(
+_RUNNER_TYPE = ctypes.PYFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32
 )
 
@@ -107,7 +107,7 @@ class Worker:
         local_memory = Buffer(local_size * concurrent_count)
         worker_regions = (shared_memory.region("shared memory"), local_memory.region("local memory"))
         self._worker_regions = RegionTable.of([*worker_regions, *program_regions])
-        # Two words for each access. The additional pair makes the array of code without accesses valid.
+        # Two words for each access, and two more, so that the array is not empty if there is no access.
         self._region_cache = (ctypes.c_int64 * (2 * access_count + 2))()
         self.fault_record = FaultRecord()
         # Coroutines write their frames before they read them, so that frames need no zeros.
@@ -163,8 +163,8 @@ class Worker:
             ctypes.memset(buffer.address, 0, buffer.size)
         self.fault_record.kind = Fault.NONE
         previous, self._caller_regions = self._caller_regions, regions
-        # The table stays valid for the same objects, which the CPU device passes until memory is allocated or
-        # freed.
+        # The CPU device passes the same two objects of bytes until memory is allocated or freed, so that the
+        # table is right until then.
         if previous.writable is not regions.writable or previous.read_only is not regions.read_only:
             self._join_regions()
             # Clear the region cache, since the launch may not access the old regions.
@@ -177,18 +177,18 @@ class Worker:
         """Return the regions before, at and after an address, or more."""
         return [*self._worker_regions.find_near(address), *self._caller_regions.find_near(address)]
 
-    def run(self, executor: int, code: int, start: int, count: int, resume_mode: int = Resume.START) -> int:
+    def run(self, runner: int, executor: int, start: int, count: int, resume_mode: int = Resume.START) -> int:
         """
         Execute blocks, or call a function for elements; return the BlockStatus of the last one.
 
         Args:
-            executor: The address of `ptxlink.run_grid` or `ptxlink.run_elements`.
-            code: The address of the function that executes a block, or calls the function for elements.
+            runner: The address of `ptxlink.run_grid` or `ptxlink.run_elements`.
+            executor: The address of the function that executes a block, or calls the function for elements.
             start: The index of the first block, or the address of the table of arrays and strides.
             count: The number of blocks or elements.
             resume_mode: The point where a block continues, a Resume.
         """
-        return int(_EXECUTOR_TYPE(executor)(ctypes.addressof(self.context), code, start, count, resume_mode))
+        return int(_RUNNER_TYPE(runner)(ctypes.addressof(self.context), executor, start, count, resume_mode))
 
 
 # Functions of Python that generated code calls, by the field of BlockContext that has their address.
