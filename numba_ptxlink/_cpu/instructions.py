@@ -253,9 +253,9 @@ def convert(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     target, source = mnemonic.types
     if source.elements > 1 or len(operands) != target.elements + 1:
         raise UnsupportedInstruction
-    # If a float32 is NaN, its bits show only in a result that is a double: other floats get one NaN, and
-    # integers have none.
-    needs_gpu_nan = target.bits == 64
+    # The bits of a NaN show if they are converted as an integer, or if the result is a double:
+    # other floats get one NaN, and integers have none.
+    needs_gpu_nan = target.bits == 64 or not source.is_float
     # The lower half, which `join_bits` takes first, is the last source.
     values = [
         b.read_operand(operand, source.bits, with_gpu_nan=needs_gpu_nan) for operand in reversed(operands[1:])

@@ -316,15 +316,18 @@ def test_a_nan_has_the_bits_of_its_origin():
         x[threadIdx.x] = sum;
         x[threadIdx.x + 4] = threadIdx.x & 2 ? x[3] : sum - sum;
         x[threadIdx.x + 8] = copysignf(1, sum);
+        x[threadIdx.x + 12] = __uint2float_rz(__float_as_uint(sum));
     }
     """
-    values = np.full(12, 0xFFC12345, np.uint32)
+    values = np.full(16, 0xFFC12345, np.uint32)
     PtxKernel(CpuProgram.of(ptx(source, "sm_90")), "k")[1, 4](values)
     computed = [0x7FFFFFFF] * 3
     assert [0xFFC12345, *computed] == values[:4].tolist()
     assert [0x7FFFFFFF, 0x7FFFFFFF] == values[4:6].tolist()
     assert {0xFFC12345, 0x7FFFFFFF} >= set(values[6:8].tolist())
-    assert [0xBF800000, *[0x3F800000] * 3] == values[8:].tolist()
+    assert [0xBF800000, *[0x3F800000] * 3] == values[8:12].tolist()
+    # 0xFFC12345 and 0x7FFFFFFF as integers, rounded toward zero to floats.
+    assert [0x4F7FC123, *[0x4EFFFFFF] * 3] == values[12:].tolist()
 
 
 def test_a_thread_that_suspends_reads_a_parameter_by_its_address():
