@@ -31,8 +31,9 @@ enum { SHARED_START = 1024 }; /* the first address in shared memory, as in _cpu/
 enum { RACECHECK = 1, INITCHECK = 2 }; /* bits of checks.enabled */
 enum scope { BLOCK_SCOPE, WARP_SCOPE, GRID_SCOPE }; /* the same numbers as `Scope` of _cpu/runtime.py */
 
-/* `site` is the number of a PTX statement, and `thread` an index in the block. `epoch` counts the barriers of its block
-   that the thread has passed, and `warp_epoch` its warp operations. */
+/* `launch` is the number of a launch, 0 if there was no access. `site` is the number of a PTX statement, and `thread`
+   an index in the block. `epoch` counts the barriers of the block that the thread has passed, and `warp_epoch` its
+   warp operations. */
 struct access {
   uint32_t launch, block, site;
   uint16_t thread, epoch, warp_epoch;
@@ -68,6 +69,7 @@ static struct {
   uint32_t checks, ctaid, nctaid, current_thread, shared_base, shared_size, local_base, local_total_size;
 } fields;
 
+/* FIELD(context, uint32_t, ctaid) is the field `ctaid` of a BlockContext. */
 #define FIELD(context, type, name) (*(type *)((char *)(context) + fields.name))
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects the pages, the cells and `launch_count` */
@@ -147,8 +149,8 @@ static void add_report(struct checks *checks, struct report report) {
 
 /* Races */
 
-/* Whether two accesses to a word concern the same byte, at least one is PLAIN, and no barrier or block order, as the
-   start of this file explains, is between them. */
+/* Whether two accesses to a word concern the same byte, at least one is PLAIN, and neither a barrier nor the order of
+   blocks (see the start of this file) separates them. */
 static bool are_unordered(const struct checks *checks, const struct access *now, const struct access *before,
                           bool is_shared) {
   if (now->launch != before->launch || !(now->bytes & before->bytes)) return false;
@@ -194,7 +196,7 @@ static void note_compared_read(struct checks *checks, const struct access *swap,
 }
 
 /* Check the part of an access of `size` bytes at `address` that lies in the word at `word`, and remember it in the
-   cell of the word. `value` has the bytes of the word that a write stores. */
+   cell of the word. `value` has the bytes of the word that a write stores; `address` and `size` are for reports. */
 static void check_word(struct checks *checks, struct access now, enum access_kind kind, uint64_t address,
                        uint32_t size, uint64_t word, uint32_t value, bool is_shared) {
   struct cell *cell = cell_at(word);

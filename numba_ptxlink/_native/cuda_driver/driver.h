@@ -57,16 +57,16 @@ struct CUctx_st {
   bool destroyed, active; /* a primary context is active from its first use to its release or reset */
   unsigned retain_count;  /* of a primary context: the calls of cuDevicePrimaryCtxRetain without a release */
   unsigned flags;
-  uint64_t id; /* unique in the process */
-  uint32_t peers; /* a bit for each device whose memory kernels may access */
-  size_t limits[CU_LIMIT_MAX];
+  uint64_t id;                 /* unique in the process */
+  uint32_t peers;              /* a bit for each device whose memory kernels may access */
+  size_t limits[CU_LIMIT_MAX]; /* by CUlimit */
   CUresult sticky_error; /* of a kernel, returned by all later calls */
   char fault_message[MAX_MESSAGE_SIZE];
 };
 
 /* Write the current context to `context`, which may be NULL. Return an error if there is none, or its sticky error. */
 CUresult require_context(CUcontext *context);
-CUcontext current_context(void);              /* NULL without one */
+CUcontext current_context(void); /* NULL if the thread has none */
 CUcontext primary_context(CUdevice device);
 
 /* heap.c */
@@ -144,6 +144,7 @@ CUresult check_function(CUfunction function); /* CUDA_ERROR_INVALID_HANDLE if it
 
 /* python.c */
 
+/* `shared_size` is that of dynamic shared memory in bytes, and `cooperative` is 0 or 1. */
 struct launch {
   uint32_t grid[3], block[3], cluster[3], shared_size, cooperative;
   int32_t device;

@@ -18,8 +18,8 @@ enum {
   ALIGNMENT = 512,           /* bytes, as GPUs align; cudaMalloc guarantees only 256 */
   MAX_GAP = 64 << 10,        /* bytes between two allocations */
   MAX_FILLED = 1 << 20,      /* bytes of a new allocation that are filled, so that no program relies on zeros */
-  FILL_BYTE = 0xCB,
-  HEAP_TO_MEMORY_RATIO = 64, /* bytes of address space for each byte of memory */
+  FILL_BYTE = 0xCB,          /* any value but 0 */
+  HEAP_TO_MEMORY_RATIO = 64, /* bytes of address space for each byte of memory: freed addresses stay unused for long */
   COMMIT_STEP = 64 << 20,    /* bytes of the heap that are made accessible at once */
 };
 

@@ -79,7 +79,7 @@ static bool start_interpreter(void *library, const char *executable) {
   } else {
     return report_failure("the library named by NUMBA_PTXLINK_CPU_LIBPYTHON has no functions of Python");
   }
-  PyEval_SaveThread(); /* other threads may call */
+  PyEval_SaveThread(); /* releases the GIL, so that any thread can call Python */
   return true;
 }
 
@@ -123,6 +123,7 @@ static void at_exit(void) {
   PyGILState_Ensure();
 }
 
+/* Find the interpreter of this process, or start one, and let it call numba_ptxlink_register. */
 static void attach_once(void) {
   void *library = RTLD_DEFAULT;
   PYTHON_FUNCTION(int, Py_IsInitialized, void);

@@ -53,7 +53,8 @@ static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER, load_lock = PTHRE
 
 /* Return the entry of a symbol, or the free entry where it belongs, in a table with `size` entries. */
 static struct symbol *find_entry(struct symbol *table, size_t size, const void *host) {
-  size_t index = ((uintptr_t)host * UINT64_C(0x9E3779B97F4A7C15) >> 16) % size; /* Fibonacci hashing */
+  /* Fibonacci hashing: the factor is 2^64 / golden ratio. The lowest bits of the product vary least: drop 16. */
+  size_t index = ((uintptr_t)host * UINT64_C(0x9E3779B97F4A7C15) >> 16) % size;
   while (table[index].host && table[index].host != host) index = (index + 1) % size;
   return &table[index];
 }
@@ -107,6 +108,7 @@ void **__cudaRegisterFatBinary(void *wrapper) {
   return (void **)registration;
 }
 
+/* Nothing has to be done: a fat binary is loaded at its first use. */
 void __cudaRegisterFatBinaryEnd(void **handle) {}
 
 void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int thread_limit,
