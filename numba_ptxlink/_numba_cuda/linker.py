@@ -265,6 +265,15 @@ class PtxLinker:
         return ptx
 
     def _add(self, kind: str, code: Any, name: Any, folder: Path | None = None) -> None:
+        """
+        Add an input of the link: compile CUDA C++, and name the code of a kernel after its function.
+
+        Args:
+            kind: The kind of code, a key of `_formats.kinds.KINDS`.
+            code: The content, as text or bytes.
+            name: The name of the file, or a placeholder such as "<cudapy-ptx>".
+            folder: The folder of the file; None for code in memory.
+        """
         from numba_ptxlink._link.read import Input, as_bytes
 
         input_name = str(name)
@@ -292,6 +301,7 @@ class PtxLinker:
         from numba_ptxlink._tools.options import NVRTC
 
         source = as_bytes(cu)
+        # numba-cuda passes the shims of all functions that it has compiled: keep those that the kernel calls.
         if self._modules:
             text = source.decode(errors="surrogateescape")
             source = shims.keep_called(text, self._modules).encode(errors="surrogateescape")
@@ -339,6 +349,7 @@ class PtxLinker:
             lto=any(item.kind == LTOIR for item in self._inputs),
             max_registers=register_limit(self.max_registers),
             debug=debug,
+            # Debug information includes line numbers.
             lineinfo=not debug and (self.lineinfo or lineinfo),
         )
 

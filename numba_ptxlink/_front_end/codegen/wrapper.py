@@ -96,14 +96,12 @@ def wrap(
     )
     annotations = [*head.annotations, *(_kernel_annotations(launch_bounds) if signature.kernel else [])]
     annotation_nodes = [f"!{{{head.typed_symbol}, {annotation}}}" for annotation in annotations]
-    first_annotation = first_number + len(debug_nodes)
-    annotation_list = ", ".join(f"!{first_annotation + index}" for index in range(len(annotations)))
+    nodes = dict(enumerate([*debug_nodes, *annotation_nodes], first_number))
+    # The nodes of the annotations come last; a list refers to them by their numbers.
+    annotation_list = ", ".join(f"!{number}" for number in [*nodes][len(debug_nodes) :])
     lines = [
         *builder.globals.values(),
-        *(
-            f"!{number} = {node}"
-            for number, node in enumerate([*debug_nodes, *annotation_nodes], first_number)
-        ),
+        *(f"!{number} = {node}" for number, node in nodes.items()),
         *([f"!nvvm.annotations = !{{{annotation_list}}}"] if annotations else []),
         *([_llvm_used(head.typed_symbol, dialect)] if signature.kernel else []),
         f"define {head.definition}{' alwaysinline' if is_inlined else ''}{debug_head} {{",

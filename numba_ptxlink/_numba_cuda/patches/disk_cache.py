@@ -30,7 +30,7 @@ def _enable_caching(original: Any, self: Any) -> None:
 
 @PATCHES.around("numba.cuda.dispatcher", "CUDACache.load_overload")
 def _load_overload(original: Any, self: Any, sig: Any, target_context: Any) -> Any:
-    """Read the link files of a kernel before it is compiled; restore those of a kernel from the disk."""
+    """Read a kernel's link files before it is compiled; restore the list of them in a stored kernel."""
     from numba_ptxlink._front_end import disk_keys
 
     cache_notes = notes(self)
