@@ -8,6 +8,7 @@ from pathlib import Path
 import processes
 import pytest
 
+BINDINGS_PROGRAM = Path(__file__).with_name("bindings_program.py")
 CORE_PROGRAM = Path(__file__).with_name("core_program.py")
 PROGRAM = Path(__file__).with_name("kernels_program.py")
 ENVIRON = processes.environ(NUMBA_PTXLINK_DEVICE="cpu", NUMBA_PTXLINK_CACHE="0")
@@ -43,6 +44,13 @@ def test_cuda_core_runs():
     pytest.importorskip("cuda.core")
     lines = processes.run(sys.executable, "-W", "ignore", CORE_PROGRAM, env=ENVIRON).stdout.splitlines()
     assert lines == ["cubin 2.0", "linked 3.0", "fault fill 2 (100, 0, 0)", "later 5.0"]
+
+
+def test_cuda_bindings_runs():
+    """The runtime of cuda.bindings is that of the package, and cubins of NVRTC are PTX."""
+    pytest.importorskip("cuda.bindings")
+    lines = processes.run(sys.executable, "-W", "ignore", BINDINGS_PROGRAM, env=ENVIRON).stdout.splitlines()
+    assert lines == ["7 5 32 True", "2.5 2.5", "cudaErrorMemoryAllocation"]
 
 
 SLICES = """

@@ -19,6 +19,8 @@ from numba_ptxlink import _native
 from numba_ptxlink._config import CPU_CHECKS, MAX_CPU_DEVICES, config
 from numba_ptxlink.errors import ActivationError, ConfigError, LinkError, short_repr
 
+from . import bindings
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -97,6 +99,7 @@ def use_cpu(
         ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
         raise ActivationError(_native.load_failure(error)) from error
+    bindings.install(RUNTIME_FOLDER)
     _settings = new_settings
 
 

@@ -1,0 +1,85 @@
+"""
+Make cuda.bindings call the CPU device: the CUDA runtime is that of this package, and cubins of NVRTC are PTX.
+
+cuda.bindings contains NVIDIA's static runtime, which needs undocumented tables of NVIDIA's driver. Modules of
+cuda.bindings call C functions through capsules, which they take from the dictionary `__pyx_capi__` of another
+module when they are imported. So a finder replaces the capsules as soon as that other module is imported.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from importlib.machinery import PathFinder
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from pathlib import Path
+    from types import ModuleType
+
+# The modules with the capsules of the runtime: of cuda.bindings 13.5, then of 12.9. Those with the suffix are
+# used with CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM=1.
+_RUNTIMES = tuple(
+    f"cuda.bindings.{name}{suffix}"
+    for name in ("_internal.runtime", "_bindings.cyruntime")
+    for suffix in ("", "_ptds")
+)
+_NVRTC = "cuda.bindings._internal.nvrtc"
+_PTX_FUNCTIONS = {"_nvrtcGetCUBINSize": "_nvrtcGetPTXSize", "_nvrtcGetCUBIN": "_nvrtcGetPTX"}
+
+
+class _Finder:
+    """A meta path finder that finds the modules of cuda.bindings as Python does, and patches them."""
+
+    def __init__(self, runtime_folder: Path) -> None:
+        self._runtime_folder = runtime_folder
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != _NVRTC and name not in _RUNTIMES:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is None or spec.loader is None:
+            return None
+        exec_module = spec.loader.exec_module
+
+        def exec_and_patch(module: ModuleType) -> None:
+            exec_module(module)
+            capsules = getattr(module, "__pyx_capi__", {})
+            if name == _NVRTC:
+                _use_ptx(capsules)
+            else:
+                major = sys.modules["cuda.bindings"].__version__.partition(".")[0]
+                _use_library(capsules, self._runtime_folder / f"libcudart.so.{major}")
+
+        spec.loader.exec_module = exec_and_patch  # type: ignore[method-assign]
+        return spec
+
+
+def install(runtime_folder: Path) -> None:
+    """Patch the modules of cuda.bindings that are imported from now on, for the runtimes in a folder."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder(runtime_folder))
+
+
+def _use_library(capsules: dict[str, Any], path: Path) -> None:
+    """Replace the functions of the static runtime by those of the shared library at *path*."""
+    library = ctypes.CDLL(str(path))
+    get_name, new = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_New
+    get_name.argtypes, get_name.restype = [ctypes.py_object], ctypes.c_void_p
+    new.argtypes, new.restype = [ctypes.c_void_p] * 3, ctypes.py_object
+    for name, capsule in list(capsules.items()):
+        # "_cudaMalloc" has the C function cudaMalloc; the library lacks functions of cuda.bindings itself.
+        function = getattr(library, name.removeprefix("_"), None)
+        if function is not None:
+            address = ctypes.cast(function, ctypes.c_void_p)
+            # The name is the prototype, which users of a capsule check; it is part of the module's code.
+            capsules[name] = new(address, get_name(capsule), None)
+
+
+def _use_ptx(capsules: dict[str, Any]) -> None:
+    """Let NVRTC return PTX, which it makes for each architecture, as the cubin."""
+    capsules.update({name: capsules[ptx] for name, ptx in _PTX_FUNCTIONS.items() if ptx in capsules})
