@@ -5,9 +5,9 @@
 
 #include "driver.h"
 
-/* Return an error unless a copy or fill may access `size` bytes at `address`. Device memory has to lie in one
-   allocation. Host memory, if `may_be_host`, may be anywhere outside of the heap of device memory (heap.c); whether
-   cuMemHostRegister has registered it makes no difference. */
+/* Return an error unless a copy or fill may access `size` bytes at `address`. The bytes have to lie in one range of the
+   table in heap.c, such as a device or pinned allocation. If `may_be_host`, they may also be ordinary host memory
+   outside of the heap; whether cuMemHostRegister has registered it makes no difference then. */
 static CUresult check_memory(uintptr_t address, size_t size, bool may_be_host) {
   struct allocation found;
   if (find_allocation(address, &found) && !(may_be_host && found.kind == REGISTERED_MEMORY))

@@ -158,8 +158,9 @@ CUresult cuDeviceGetExecAffinitySupport(int *supported, CUexecAffinityType type,
   return CUDA_SUCCESS;
 }
 
-/* Attributes of features that the CPU lacks have no case, and are 0: textures, IPC, clusters, virtual memory management
-   and the like. Clock rates, the bus and the number of multiprocessors are those of a plausible GPU. */
+/* Attributes of features that the CPU lacks have no case, and are 0: IPC, clusters, virtual memory management, the
+   sizes of textures and the like. Clock rates, the bus, the number of multiprocessors and the alignments of textures
+   are those of a plausible GPU. */
 int device_attribute(CUdevice_attribute attribute, CUdevice device) {
   const struct architecture limits = find_architecture();
   switch (attribute) {

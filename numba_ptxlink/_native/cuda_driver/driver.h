@@ -92,8 +92,9 @@ struct allocation {
   CUmemoryPool pool; /* NULL if the memory is not from a pool */
 };
 
-/* Tell initcheck, which reports uninitialised reads, whether memory is initialised: false after an allocation,
-   true after a copy or fill. A call for ordinary host memory, which kernels cannot read, is harmless. */
+/* Tell initcheck, which reports uninitialised reads, whether memory is initialised: false after an allocation of device
+   memory, true after a copy or fill. Managed and pinned memory counts as initialised from the start, since the host may
+   write it without a call of the driver. A call for ordinary host memory, which kernels cannot read, is harmless. */
 void set_initialised(uintptr_t address, size_t size, bool is_initialised);
 /* Allocate memory with the members of `request`, but for `start` and `id`, which are set here; write the address. */
 CUresult allocate(struct allocation request, uintptr_t *address);
@@ -151,8 +152,8 @@ struct launch {
   uint64_t stream;
 };
 
-/* The methods of Device in _cpu/device/callbacks.py. Those that return an int return a CUresult, and write the reason
-   of an error to `message`. */
+/* The methods of PythonDriver in _cpu/device/callbacks.py. Those that return an int return a CUresult, and write the
+   reason of an error to `message`. `link` allocates `*output` by malloc, and its caller frees it. */
 struct python_functions {
   int (*load)(struct CUlib_st *library, const void *image, char *message, size_t message_size);
   void (*unload)(uint64_t program);

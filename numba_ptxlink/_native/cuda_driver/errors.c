@@ -4,7 +4,8 @@
 
 #include "driver.h"
 
-/* NVIDIA's texts of the errors that programs print most; NULL for others, which get the words of their names. */
+/* NVIDIA's texts of the errors that programs print most, but for the hint that the CPU device needs PTX. NULL for
+   others, which get the words of their names. */
 static const char *known_text(CUresult error) {
   switch (error) {
     case CUDA_SUCCESS: return "no error";

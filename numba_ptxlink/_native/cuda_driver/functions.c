@@ -92,7 +92,8 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction fun
   if (warp_registers) {
     const int total = device_attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 0);
     const int fitting_blocks = total / warp_registers / (threads / WARP_SIZE);
-    /* The number of registers is an estimate from the PTX, for which no launch may fail: let one block always fit. */
+    /* The number of registers is an estimate from the PTX, and no launch may fail because of an estimate: let one
+       block always fit. */
     *blocks = min(*blocks, fitting_blocks > 0 ? fitting_blocks : 1);
   }
   if (shared_size) {

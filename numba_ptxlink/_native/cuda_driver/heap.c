@@ -233,7 +233,8 @@ bool is_accessible(const struct allocation *range, const struct CUctx_st *contex
 /*
  * Write the first and the end address of each range that kernels may access to `table`, writable ranges first; set
  * `*known` to the generation of the table. Return the number of written ranges. If `*known` is the current generation,
- * or `capacity` too small, write nothing and return the number of all ranges.
+ * or `capacity` too small, write nothing and return the number of all ranges. The kernels are those of the current
+ * context; without one, those of the primary context of `device`.
  */
 size_t numba_ptxlink_regions(int device, uint64_t *known, uintptr_t (*table)[2], size_t capacity,
                              size_t *writable_count) {

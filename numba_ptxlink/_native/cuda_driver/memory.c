@@ -34,7 +34,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *address, size_t size, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-/* Return the error of the context that an allocation belongs to. To free memory, no context has to be current. */
+/* Return the error of the context that an allocation belongs to. A thread may free memory without a current context. */
 static CUresult check_owner(uintptr_t address) {
   struct allocation found;
   CHECK(check_initialized());
