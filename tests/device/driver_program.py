@@ -94,6 +94,24 @@ def _attribute(number: int, address: int, kind: Any) -> int:
     return int(ask("cuPointerGetAttribute", number, POINTER(address), kind=kind))
 
 
+def pools_of_the_host() -> list[Any]:
+    # CUmemPoolProps begins with the type of memory (1 pinned, 2 managed), no handles, and a location (2 is the
+    # host, 0 none) with its number. CUmemLocation is the location alone.
+    results: list[Any] = []
+    for kind, place in ((1, 2), (2, 0)):
+        location = (ctypes.c_int * 2)(place, -1)
+        properties = (ctypes.c_int * 32)(kind, 0, *location)
+        current = ctypes.c_void_p(ask("cuMemGetMemPool", location, kind))
+        for pool in (ctypes.c_void_p(ask("cuMemPoolCreate", properties)), current):
+            address = ask("cuMemAllocFromPoolAsync", SIZE(16), pool, None, kind=POINTER)
+            code = launch(kernel(), POINTER(address), NUMBER(7), block=4)
+            kinds = [_attribute(2, address, ctypes.c_uint), _attribute(8, address, ctypes.c_int)]
+            results.append([code, (NUMBER * 4).from_address(address)[3], *kinds])
+            call("cuMemFreeAsync", POINTER(address), None)
+        results.append(error("cuMemPoolDestroy", current))
+    return results
+
+
 def pools() -> list[int]:
     pool = ctypes.c_void_p(ask("cuDeviceGetDefaultMemPool", 0))
     used = ctypes.c_uint64()

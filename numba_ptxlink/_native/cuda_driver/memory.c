@@ -46,7 +46,9 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   struct allocation removed;
   if (!address) return check_initialized();
   CHECK(check_owner(address));
-  CHECK(remove_range(address, DEVICE_MEMORY | MANAGED_MEMORY, &removed));
+  /* Pinned memory is freed here if it is from a pool, and otherwise by cuMemFreeHost. */
+  REQUIRE_VALUE(find_allocation(address, &removed));
+  CHECK(remove_range(address, DEVICE_MEMORY | MANAGED_MEMORY | (removed.pool ? PINNED_MEMORY : 0), &removed));
   count_pool_memory(removed.pool, -(ptrdiff_t)removed.size);
   return CUDA_SUCCESS;
 }
