@@ -95,8 +95,8 @@ def _attribute(number: int, address: int, kind: Any) -> int:
 
 
 def pools_of_the_host() -> list[Any]:
-    # CUmemPoolProps begins with the type of memory (1 pinned, 2 managed), no handles, and a location (2 is the
-    # host, 0 none) with its number. CUmemLocation is the location alone.
+    # CUmemPoolProps begins with the type of memory (1 pinned, 2 managed), no handles, and a location (2 is
+    # the host, 0 none) with its number. CUmemLocation is the location alone.
     results: list[Any] = []
     for kind, place in ((1, 2), (2, 0)):
         location = (ctypes.c_int * 2)(place, -1)
