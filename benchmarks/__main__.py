@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     add_argument("--turns", type=int, default=TURNS, help="processes of each contender, %(default)s")
     add_argument(
-        "--minutes", type=float, default=MINUTES, help="begin no turn that would end later, %(default)s"
+        "--minutes", type=float, default=MINUTES, help="begin no turn that may end after MINUTES, %(default)s"
     )
     add_argument("--quick", action="store_true", help="run one turn of a few rows, to test that they work")
     add_argument(
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="compare with the version of this package that another interpreter has",
     )
     add_argument(
-        "--toolkit", default="", metavar="RELEASE", help="the release of another toolkit, in CUDA_HOME"
+        "--toolkit", default="", metavar="RELEASE", help="another toolkit's release; CUDA_HOME is its path"
     )
     add_argument("--commit", default="", help="the commit in the results, if this is no checkout")
     add_argument("--out", type=Path, default=results.FOLDER, help="the folder of the results, %(default)s")

@@ -43,9 +43,9 @@ Every sample is a process of its own, with caches of its own: those of this pack
 front ends are off, emptied before each process, or full of what the process before has left there. The
 contenders take turns, in the other order every second turn, so that what slows the machine down slows all of
 them down. The ratio is taken turn by turn; the tables have its median and quartiles, by the clock and by the
-processor, and n, the number of processes of each contender. A process links three variants of each pair,
-compiles several kernels and repeats each loop on the host; its figure is the shortest time. An export runs
-in children that nobody waits for: their processor time and memory are not told.
+processor, and n, the number of processes of each contender. Depending on its part, a process links
+three variants of each pair, compiles several kernels, or repeats each loop on the host; its figure is the
+shortest time. An export runs in children that nobody waits for: their processor time and memory are not told.
 
 The noise is measured the same way: one contender runs twice in each turn, and its two processes are compared.
 A median within the noise is *equal*. A bound is *met* by the median, *missed* where three of four turns

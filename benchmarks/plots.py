@@ -51,7 +51,11 @@ def draw(folder: Path, content: Mapping[str, Any]) -> dict[str, str]:
 
 
 def ratios_of_calls(content: Mapping[str, Any]) -> dict[str, list[float]]:
-    """Return the median ratios of calls from C++ to C++ alone, by contender; empty without a device."""
+    """
+    Return for each contender the median ratios of calls from C++: to those of the same function in C++.
+
+    Without a device, there are no contenders.
+    """
     ratios: dict[str, list[float]] = {}
     for comparison in goals.comparisons_in("call", content):
         if comparison.peer == "one source" and comparison.figure != goals.WHOLE and comparison.wall:
@@ -68,7 +72,8 @@ def _summary(content: Mapping[str, Any]) -> Any:
         PLUGIN.format("numba-cuda"): "with numba-ptxlink",
         LOAD: "exported, without Numba",
     }
-    kernels = {
+    # Only comparisons with numba-cuda, cache=True: a measure of "start" has this name, and a peer of "load".
+    comparisons = {
         contender_titles[comparison.contender]: comparison
         for part in ("start", "load")
         for comparison in goals.comparisons_in(part, content)
@@ -76,7 +81,7 @@ def _summary(content: Mapping[str, Any]) -> Any:
         and "cache=True" in f"{comparison.entry['name']}, {comparison.peer}"
     }
     first_kernels = {
-        title: comparison.wall.median for title, comparison in kernels.items() if comparison.wall
+        title: comparison.wall.median for title, comparison in comparisons.items() if comparison.wall
     }
     if not calls or not first_kernels:
         return None

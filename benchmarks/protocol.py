@@ -250,7 +250,8 @@ def environment(contender: Contender, folder: Path, caches: Path) -> dict[str, s
         "CUDA_CACHE_PATH": str(caches / "driver"),
         "NUMBA_CACHE_DIR": str(caches / "numba"),
         "XDG_CACHE_HOME": str(caches / "others"),
-        # Every process of numba-cuda-mlir needs these files, whatever it compiles.
+        # Every process of numba-cuda-mlir needs these files, whatever it compiles: they are outside of
+        # *caches*, and stay when those are emptied.
         "NUMBA_CUDA_MLIR_CACHE_DIR": str(folder / "numba-cuda-mlir"),
         **contender.environ,
     }
@@ -315,7 +316,8 @@ def ratio(
     numerators, denominators = (
         entry["samples"].get(name, {}).get(figure, {}).get(quantity, []) for name in (contender, peer)
     )
-    # An interrupted turn has fewer samples of some contenders.
+    # If only one of the two has this figure or quantity, the other list is empty, and so is `ratios`. For
+    # example, a detached contender has no processor time.
     ratios = [
         numerator / denominator
         for numerator, denominator in zip(numerators, denominators, strict=False)

@@ -53,7 +53,7 @@ def in_words(cells: Mapping[str, Any]) -> str:
 
 class Results:
     """
-    The results of one machine; all of them are in the file whenever a method has returned.
+    The results of one machine; each call of `put` writes all of them to the file.
 
     Args:
         file: The file; if it has results of the same machine, versions and commit, these are kept.

@@ -154,7 +154,7 @@ def export(
     if setup.quick:
         task["functions"] = min(functions, 3)
     command = program("exports", json.dumps(task))
-    # An export compiles in children of a process that ends by itself.
+    # An export compiles in children of a server process, which does not wait for them.
     return Contender(name, command, caches, uses_package=tool == "export", detached=tool == "export")
 
 

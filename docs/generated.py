@@ -25,7 +25,8 @@ PACKAGE = Path(__file__).parents[1] / "numba_ptxlink"
 VALUE_MARK = "…"
 """The text that stands for a value in a message."""
 
-# Shorter messages are put together elsewhere, from parts that are sentences.
+# A call of an exception class may have fewer words in its message, such as "{reason}; {cure}.": `_sentences`
+# finds the texts of such values elsewhere in the source.
 _MIN_MESSAGE_WORDS = 4
 _MIN_PART_WORDS = 8
 # A cause, and after a semicolon or a full stop a cure: "there is no driver; install one". Code has braces.
@@ -88,7 +89,7 @@ def _message_text(node: ast.expr) -> str:
 
 
 def _words_of(text: str) -> str:
-    """Return the words of a message, by which messages are counted and sorted."""
+    """Return the words of a message, to count them, and to sort messages by them."""
     return text.replace(VALUE_MARK, " ").lstrip("'\",:;. ").lower()
 
 

@@ -33,7 +33,7 @@ REDIRECTS = {
     "reference/toolkits": "reference/versions#which-tool-makes-machine-code",
     "start/words": "explanation/design#forms-of-code",
 }
-"""The old names of pages, and the page, with a section if it is only a part, that replaces each."""
+"""The page that replaces each old page, or the section of a page, by the name of the old page."""
 
 _PAGE = """\
 <!DOCTYPE html>

@@ -117,7 +117,7 @@ def outcomes(name: str) -> str:
     step_list = "".join(f"- {step}\n" for step in working_steps)
     return (
         f"{table(['step', 'with', 'outcome'], rows)}\n"
-        f"The other combinations work, and so do everywhere:\n\n{step_list}"
+        f"The other combinations work. Steps that work everywhere:\n\n{step_list}"
     )
 
 

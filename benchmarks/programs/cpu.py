@@ -62,7 +62,7 @@ for function in (saxpy, block_sum, product):
 def damp(x, k):
     return x / (1 + k * x * x)
 """
-# A file with as many kernels as a large project has in one module.
+# A file with {count} kernels: one, or as many as a large project has in one module.
 MANY_KERNELS = """
 import numba_ptxlink
 signature = "void(CPointer(float32), CPointer(float32), int32)"

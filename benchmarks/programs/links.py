@@ -1,8 +1,8 @@
 """
 Link two PTX modules, or two LTO-IR modules, to a cubin: by `link()`, or by nvJitLink only.
 
-After a link that loads the tool, a process links three variants of each pair; the shortest link counts.
-`prepare` writes the inputs.
+The first pair is linked once, which also loads the tool. A process links three variants of each other pair;
+the shortest link counts. `prepare` writes the inputs.
 """
 
 from __future__ import annotations

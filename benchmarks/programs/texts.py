@@ -1,4 +1,4 @@
-"""Generate PTX and LTO-IR to link, assemble and parse: PTX as text, or both by NVRTC from CUDA C++."""
+"""Generate inputs of links and compilers: PTX from templates, and PTX and LTO-IR by NVRTC from CUDA C++."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ wrap the original function. `numba_ptxlink.disable()` restores them.
 | `NUMBA_PTXLINK_CACHE=0` | all is replaced, and NVVM runs each time |
 
 With a release outside of the ranges below, or one that lacks an attribute, the plugin stays inactive, with a
-warning. `status()` has the reason. Exports work without the plugin: during a call they use the rows with an
-asterisk.
+warning. `status()` has the reason. Exports work without the plugin: they apply the rows with an asterisk
+during each compilation.
 """
 # The tables in the modules of `patches` that an export applies.
 EXPORT_TABLES = ("C_ABI", "DRIVERLESS", "CODE_CACHE")

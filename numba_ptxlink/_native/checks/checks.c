@@ -64,7 +64,7 @@ struct checks {
   struct report reports[MAX_REPORTS];
 };
 
-/* Offsets of fields in BlockContext of _cpu/runtime.py, in this order. */
+/* Offsets of fields in BlockContext of _cpu/runtime.py. _cpu/checks.py passes them in the order of these members. */
 static struct {
   uint32_t checks, ctaid, nctaid, current_thread, shared_base, shared_size, local_base, local_total_size;
 } fields;
@@ -149,8 +149,8 @@ static void add_report(struct checks *checks, struct report report) {
 
 /* Races */
 
-/* Whether two accesses to a word concern the same byte, at least one is PLAIN, and neither a barrier nor the order of
-   blocks (see the start of this file) separates them. */
+/* Whether two accesses to a word concern the same byte, at least one is PLAIN, and nothing orders them: in a block a
+   barrier or warp operation, between blocks an atomic operation or grid barrier. See the start of this file. */
 static bool are_unordered(const struct checks *checks, const struct access *now, const struct access *before,
                           bool is_shared) {
   if (now->launch != before->launch || !(now->bytes & before->bytes)) return false;
@@ -331,9 +331,9 @@ uint32_t numba_ptxlink_checks_reports(struct checks *checks, const struct report
   uint32_t count = 0;
   for (uint32_t index = 0; index < checks->report_count; ++index) {
     const struct report *report = &checks->reports[index];
-    const bool is_read = !report->is_write || !report->other_is_write;
+    const bool has_read = !report->is_write || !report->other_is_write;
     const uint32_t read_site = report->is_write ? report->other_site : report->site;
-    if (report->kind == RACE && report->with_atomic && is_read && is_compared_read(checks, read_site)) continue;
+    if (report->kind == RACE && report->with_atomic && has_read && is_compared_read(checks, read_site)) continue;
     checks->reports[count++] = *report;
   }
   *reports = checks->reports;

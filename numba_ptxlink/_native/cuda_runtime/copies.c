@@ -1,7 +1,8 @@
 /* Copy and fill memory and variables. */
 #include "runtime.h"
 
-/* Copy memory. All earlier work has ended, so that asynchronous copies use this function, too. */
+/* Copy memory. Every call of this driver ends its work before it returns, so that no copy has to wait for earlier work:
+   asynchronous copies use this function, too. */
 static cudaError_t copy(void *target, const void *source, size_t size, enum cudaMemcpyKind kind) {
   CHECK(ensure_context());
   switch (kind) {
@@ -141,7 +142,8 @@ cudaError_t cudaGetSymbolSize(size_t *size, const void *symbol) {
   return cudaSuccess;
 }
 
-/* Write the address of `size` bytes at `offset` in a variable, if the variable has these bytes. */
+/* Set `address` to the place `offset` bytes after the start of a variable; return an error unless `size` bytes of the
+   variable follow. */
 static cudaError_t find_part(const void *symbol, size_t offset, size_t size, CUdeviceptr *address) {
   size_t total;
   CHECK(find_variable(symbol, address, &total));

@@ -10,7 +10,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local int selected; /* the device of cudaSetDevice, by default 0 */
 static unsigned device_flags[MAX_DEVICES];
 
-/* Write the primary context of a device, which is retained at the first call. */
+/* Set `context` to the primary context of a device; the first call for the device retains this context. */
 static cudaError_t find_context(int device, CUcontext *context) {
   int count;
   CHECK(cuInit(0));

@@ -100,8 +100,8 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
   void *addresses[] = {&values[MEMORY_TYPE], &values[IS_MANAGED], &values[DEVICE], &values[HOST_POINTER]};
   CHECK_AND_RECORD(cuPointerGetAttributes(COUNT, queried, addresses, (CUdeviceptr)pointer));
   const bool is_known = values[MEMORY_TYPE];
-  /* Write each member alone, not the whole structure: CUDA 13 has appended members, for which that of a CUDA 12
-     program has no room. */
+  /* Write each member alone: CUDA 13 has appended members, and the smaller structure of a CUDA 12 program would
+     overflow if a whole structure were assigned. */
   attributes->type = !is_known                                  ? cudaMemoryTypeUnregistered
                      : values[IS_MANAGED]                       ? cudaMemoryTypeManaged
                      : values[MEMORY_TYPE] == CU_MEMORYTYPE_HOST ? cudaMemoryTypeHost
