@@ -72,6 +72,8 @@ def one_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> bytes:
         )
     if reason := undefined_function_reason(module):
         cure = 'link the file that defines it, in C++ as extern "C"'
+        if {PTX, LTOIR} <= {source.kind for source in sources}:
+            cure = "compile all inputs to LTO-IR: beside PTX, LTO-IR keeps only what its own kernels call"
         raise LinkError(f"{reason}; {cure}.", inputs=input_names, log=reason)
     if options.max_registers:
         return _with_register_limit(module, options.max_registers).encode(errors="surrogateescape")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ctypes
 
 import numpy as np
-from cuda.core import Device, LaunchConfig, Linker, LinkerOptions, Program, ProgramOptions, launch
+from cuda.core import Device, LaunchConfig, Linker, LinkerOptions, Program, ProgramOptions, launch, system
 
 import numba_ptxlink as pl
 
@@ -18,6 +18,7 @@ EMPTY = b".version 7.5\n.target sm_75\n.address_size 64\n.visible .entry k() { r
 device = Device()
 device.set_current()
 stream = device.create_stream()
+print("devices", system.get_num_devices())
 options = ProgramOptions(arch=f"sm_{device.arch}", lineinfo=True)
 memory = device.allocate(400, stream=stream)
 x = np.zeros(100, np.float32)
@@ -44,6 +45,16 @@ code = Program(CODE, "c++", relocatable).compile("ptx")
 linked = Linker(code, options=LinkerOptions(arch=f"sm_{device.arch}")).link("cubin")
 launch(stream, LaunchConfig(grid=1, block=100), linked.get_kernel("fill"), memory, ctypes.c_float(3))
 print("linked", read())
+lto = ProgramOptions(link_time_optimization=True, relocatable_device_code=True)
+caller = 'extern __device__ float f(); extern "C" __global__ void k(float* x) { *x = f(); }'
+codes = (
+    Program(caller, "c++", relocatable).compile("ptx"),
+    Program("__device__ float f() { return 1; }", "c++", lto).compile("ltoir"),
+)
+try:
+    Linker(*codes, options=LinkerOptions(link_time_optimization=True)).link("cubin")
+except pl.LinkError as error:
+    print("link", str(error).partition("; ")[2])
 try:
     launch(stream, LaunchConfig(grid=1, block=128), fill, memory, ctypes.c_float(2))
 except pl.DeviceFaultError as error:

@@ -98,8 +98,8 @@ def pools_of_the_host() -> list[Any]:
     # CUmemPoolProps begins with the type of memory (1 pinned, 2 managed), no handles, and a location (2 is
     # the host, 0 none) with its number. CUmemLocation is the location alone.
     results: list[Any] = []
-    for kind, place in ((1, 2), (2, 0)):
-        location = (ctypes.c_int * 2)(place, -1)
+    for kind, location_type in ((1, 2), (2, 0)):
+        location = (ctypes.c_int * 2)(location_type, -1)
         properties = (ctypes.c_int * 32)(kind, 0, *location)
         current = ctypes.c_void_p(ask("cuMemGetMemPool", location, kind))
         for pool in (ctypes.c_void_p(ask("cuMemPoolCreate", properties)), current):

@@ -1,14 +1,18 @@
 """
-Make cuda.bindings call the CPU device: the CUDA runtime is that of this package, and cubins of NVRTC are PTX.
+Make cuda.bindings and cuda.core.system use the CPU device.
 
-cuda.bindings contains NVIDIA's static runtime, which needs undocumented tables of NVIDIA's driver. Modules of
-cuda.bindings call C functions through capsules, which they take from the dictionary `__pyx_capi__` of another
-module when they are imported. So a finder replaces the capsules as soon as that other module is imported.
+cuda.bindings contains NVIDIA's static runtime, which needs undocumented tables of NVIDIA's driver, and NVRTC
+makes cubins, which the device cannot run. Modules of cuda.bindings call C functions through capsules, which
+they take from the dictionary `__pyx_capi__` of another module when they are imported. So a finder replaces
+capsules as soon as that other module is imported: by the runtime of this package, and by functions for PTX.
+
+cuda.core.system counts devices by NVML, a library of NVIDIA's driver that a machine without a GPU lacks.
 """
 
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
@@ -27,11 +31,13 @@ _RUNTIMES = tuple(
     for suffix in ("", "_ptds")
 )
 _NVRTC = "cuda.bindings._internal.nvrtc"
+# The name ends "cu13.system._system" in wheels of cuda.core.
+_CORE_SYSTEM = re.compile(r"cuda\.core\.(cu\d+\.)?system\._system")
 _PTX_FUNCTIONS = {"_nvrtcGetCUBINSize": "_nvrtcGetPTXSize", "_nvrtcGetCUBIN": "_nvrtcGetPTX"}
 
 
 class _Finder:
-    """A meta path finder that finds the modules of cuda.bindings as Python does, and patches them."""
+    """A meta path finder that finds the modules to patch as Python does, and patches them."""
 
     def __init__(self, runtime_folder: Path) -> None:
         self._runtime_folder = runtime_folder
@@ -39,7 +45,7 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name != _NVRTC and name not in _RUNTIMES:
+        if name != _NVRTC and name not in _RUNTIMES and not _CORE_SYSTEM.fullmatch(name):
             return None
         spec = PathFinder.find_spec(name, path, target)
         if spec is None or spec.loader is None:
@@ -51,6 +57,8 @@ class _Finder:
             capsules = getattr(module, "__pyx_capi__", {})
             if name == _NVRTC:
                 _use_ptx(capsules)
+            elif name not in _RUNTIMES:
+                _use_driver(module)
             else:
                 major = sys.modules["cuda.bindings"].__version__.partition(".")[0]
                 _use_library(capsules, self._runtime_folder / f"libcudart.so.{major}")
@@ -60,7 +68,7 @@ class _Finder:
 
 
 def install(runtime_folder: Path) -> None:
-    """Patch the modules of cuda.bindings that are imported from now on, for the runtimes in a folder."""
+    """Patch the modules that are imported from now on, for the runtimes in a folder."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder(runtime_folder))
 
@@ -83,3 +91,24 @@ def _use_library(capsules: dict[str, Any], path: Path) -> None:
 def _use_ptx(capsules: dict[str, Any]) -> None:
     """Let NVRTC return PTX, which it makes for each architecture, as the cubin."""
     capsules.update({name: capsules[ptx] for name, ptx in _PTX_FUNCTIONS.items() if ptx in capsules})
+
+
+def _use_driver(module: Any) -> None:
+    """Replace the functions of cuda.core.system whose values the driver has, too."""
+    driver = ctypes.CDLL("libcuda.so.1")
+
+    def get_num_devices() -> int:
+        """Return the number of devices in the system."""
+        count = ctypes.c_int()
+        driver.cuInit(0)
+        driver.cuDeviceGetCount(ctypes.byref(count))
+        return count.value
+
+    def get_user_mode_driver_version() -> tuple[int, int]:
+        """Return the version of CUDA that the driver supports, such as (13, 5)."""
+        version = ctypes.c_int()
+        driver.cuDriverGetVersion(ctypes.byref(version))
+        return version.value // 1000, version.value % 1000 // 10
+
+    for function in (get_num_devices, get_user_mode_driver_version):
+        setattr(module, function.__name__, function)
