@@ -156,11 +156,11 @@ class FrontEnd(ABC):
         module = sys.modules.get(f"{self.core_package}.core.compiler_lock")
         return getattr(module, "global_compiler_lock", None)
 
+    # Modules, types and signatures: these methods may import the compiler.
+
     def package_module(self, name: str) -> Any:
         """Return the module *name* of the package that defines this front end. May import the compiler."""
         return importlib.import_module(f"{type(self).__module__.rpartition('.')[0]}.{name}")
-
-    # Types and signatures.
 
     def _compiler_module(self, name: str) -> Any:
         """Return the module *name* of the compiler, which is imported for that."""
@@ -217,8 +217,8 @@ class FrontEnd(ABC):
         with launch bounds. Needs no driver.
 
         Args:
-            function: The Python function. It may call functions that are marked with `@udf`, and call itself
-                by its global name, which means the marked function.
+            function: The Python function. It may call functions that are marked with `@udf`, and itself if
+                its global name refers to the marked function.
             args: The types of its parameters.
             result: The type of its result, None to infer it; void for a kernel.
             arguments: The other arguments of `lower` in the front end's module `compile`:
@@ -276,7 +276,7 @@ class FrontEnd(ABC):
 
     def call_attributes(self, dispatcher: Any) -> Mapping[str, Any]:  # noqa: ARG002 - the type may suffice
         """
-        Return attributes, by name, that an object needs so that calls of it are compiled as of *dispatcher*.
+        Return attributes, by name, with which calls of an object are compiled as calls of *dispatcher*.
 
         The attribute `_numba_type_`, which each front end requires, is not among them.
         """

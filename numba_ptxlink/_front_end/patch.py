@@ -62,7 +62,8 @@ class Patch(NamedTuple):
     def owner(self) -> Any:
         """Return the module or class that has the attribute."""
         *parents, _ = self.path.split(".")
-        # Not import_module first: it waits for another thread that is importing the module.
+        # Not import_module first: it would wait for a thread that is importing the module, and the thread may
+        # wait for the plugin's lock, which the caller may hold.
         module = sys.modules.get(self.module) or importlib.import_module(self.module)
         return functools.reduce(getattr, parents, module)
 
@@ -143,7 +144,8 @@ def apply(patch: Patch) -> None:
         if key in _applied:
             _applied[key].uses += 1
             return
-        # Read the attribute as it is stored: getattr would call a property.
+        # Read the attribute as it is stored: for a static method, getattr would return the function within,
+        # and `undo` would restore that.
         original = owner.__dict__[patch.attribute]
         replacement = patch.wrap(original)
         setattr(owner, patch.attribute, replacement)

@@ -26,7 +26,8 @@ def get(name: str) -> FrontEnd:
     if name not in FRONT_ENDS:
         raise ConfigError(f"front_end={name!r} is unknown; choose {' or '.join(FRONT_ENDS)}.")
     module_name = _module_name(name)
-    # Not import_module first: it waits for another thread that is importing the module.
+    # Not import_module first: it would wait for a thread that is importing the module, and the caller may
+    # hold the plugin's lock.
     loaded_front_end = getattr(sys.modules.get(module_name), "FRONT_END", None)
     front_end: FrontEnd = loaded_front_end or importlib.import_module(module_name).FRONT_END
     return front_end

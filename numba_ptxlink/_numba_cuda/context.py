@@ -12,9 +12,10 @@ from weakref import WeakKeyDictionary
 
 from numba_ptxlink._front_end.patch import Context
 
-# The version of debug information in numba-cuda's LLVM IR, and in NVRTC's.
-_NUMBA_DEBUG_VERSION = '!{ i32 2, !"Debug Info Version"'
-_NVRTC_DEBUG_VERSION = '!{ i32 1, !"Debug Info Version"'
+# The start of the module flag "Debug Info Version" in numba-cuda's LLVM IR, and in NVRTC's. The first number
+# is the behaviour for different versions: 2 is a warning, 1 an error.
+_NUMBA_DEBUG_FLAG = '!{ i32 2, !"Debug Info Version"'
+_NVRTC_DEBUG_FLAG = '!{ i32 1, !"Debug Info Version"'
 
 
 class CompileContext(NamedTuple):
@@ -41,8 +42,8 @@ current_context, override = _context.current, _context.override
 
 
 def with_nvrtc_debug_version(text: str) -> str:
-    """Return the LLVM IR *text* with NVRTC's debug version: LTO links no modules of different versions."""
-    return text.replace(_NUMBA_DEBUG_VERSION, _NVRTC_DEBUG_VERSION)
+    """Return the LLVM IR *text* with NVRTC's flag: LTO refuses modules whose flags differ in behaviour."""
+    return text.replace(_NUMBA_DEBUG_FLAG, _NVRTC_DEBUG_FLAG)
 
 
 class Notes:

@@ -23,8 +23,8 @@ _DIGEST_CHARS = 16
 _NUMBER = re.compile(r"\d+")
 # In mangled names, the counter of the process is an ABI tag: "B3v23", with the length 3.
 _COUNTER = re.compile(r"v\d+")
-# Numba mangles a type without a name with a counter of the process, as a template argument list of one
-# integer, such as "ILi123EE", or with an address.
+# A mangled type may contain a counter of the process, as a template argument list of one integer, such as
+# "ILi123EE" for a record, or an address.
 _PROCESS_NUMBER = re.compile(r"ILi\d+EE|0x[0-9a-f]{6,16}")
 # The name of an array in shared memory ends in a counter of the process.
 _SHARED = re.compile(r"(_cudapy_smem_)\d+")
@@ -68,7 +68,8 @@ class QuotedModule:
         used: The symbols in the module, in the order of first use.
         defined: The symbols that the module defines, as keys.
         visible: The functions that the module defines, and that other modules may call.
-        unstable: The symbols that the module defines, and whose names depend on the process.
+        unstable: The symbols whose names depend on the process, and which the module defines or, for dynamic
+            shared arrays, declares.
     """
 
     def __init__(self, text: str) -> None:

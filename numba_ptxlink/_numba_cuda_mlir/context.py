@@ -44,8 +44,9 @@ class ExportedFunction:
         """
         Hide the compiled code of *dispatcher* until the end of this export, so that it compiles again.
 
-        A dispatcher keeps one result for all architectures, and for exports as for kernels that are launched.
-        But code for such kernels continues after an error, and code of an export returns or traps.
+        A dispatcher keeps one result for all architectures, and the same one for exports and for kernels that
+        are launched. But code for such kernels continues after an error, and code of an export returns or
+        traps.
         """
         if id(dispatcher) in self._hidden:
             return
@@ -69,8 +70,8 @@ class Compilation(NamedTuple):
     The values that outer patched functions pass to inner ones, through code of numba-cuda-mlir.
 
     Args:
-        cc: The requested compute capability; None if none is requested. Without an export, the architecture
-            of a device takes precedence.
+        cc: The requested compute capability; None if none is requested. In an export, or without a device,
+            numba-cuda-mlir gets it when it asks for the device's.
         origin: The Python function that is being compiled, with file and line, for messages; "" if unknown.
         declared_calls: The functions of `cuda.declare_device` that it calls: the name of each, its signature,
             and whether it has the C ABI.

@@ -174,8 +174,8 @@ def _declared_types() -> dict[str, tuple[str, ...]]:
             continue
         result, *param_types = declared_type.types
         # numba-cuda-mlir passes each member of a struct as a parameter, and a C function takes the struct:
-        # two parameters of the unknown type "" stand for the members, so that the numbers of parameters
-        # differ. A half, a class of 2 bytes, has only one member.
+        # the link is to be refused. Two parameters of the unknown type "" stand for the members, however many
+        # there are, so that the numbers of parameters differ. A half, a class of 2 bytes, has one member.
         passed_types = itertools.chain.from_iterable(
             [param_type] if kind <= CLASS + 2 else ["", ""]
             for param_type, kind in zip(param_types, declared_type.kinds[1:], strict=True)

@@ -34,8 +34,8 @@ def requested_cc() -> tuple[Any, ...]:
     """
     Return the compute capability that the function in compilation is compiled for.
 
-    If no function is being compiled, the result is that of the device as (major, minor), without a letter: so
-    numba-cuda's dispatcher compiles for the device.
+    If no function is being compiled, the result is that of the device as (major, minor), without a letter, as
+    numba-cuda's dispatcher passes it to the compiler.
     """
     from numba.cuda.core.targetconfig import ConfigStack
 
@@ -89,8 +89,8 @@ def _get_overload(original: Any, self: Any, sig: Any) -> Any:
     from numba.cuda.core import sigutils
 
     args = tuple(sigutils.normalize_signature(sig)[0])
-    # Types were inferred earlier, and compiled the function then. Another compilation may have replaced the
-    # code since: compile it again if so.
+    # Type inference compiled the function earlier. Another compilation may have replaced the code since:
+    # compile it again if so.
     if isinstance(self.overloads.get(args), CUDACompileResult):
         self.compile_device(args)
     return original(self, sig)

@@ -144,13 +144,14 @@ def _misread_reason(ty: Any) -> str | None:
 def _misread_array_reason(array: Any) -> str | None:
     """Return why an array of the Numba type *array* would be misread, with the cure; None if it would not."""
     element = array.dtype
-    # The wrapper computes the strides of contiguous arrays itself. In one dimension, both orders are the
-    # same.
+    # In C order, the wrapper computes the strides itself; in one dimension, both orders are the same. Fortran
+    # order in several dimensions is checked like other strides: numba-cuda-mlir ignores those of records.
     if array.ndim == 0 or array.layout == "C" or (array.layout == "F" and array.ndim == 1):
         return _misread_reason(element) if isinstance(element, types.Record) else None
     ctype = abi.c_type(element)
     # The wrapper divides C's strides, in bytes, by the size of an element. Strides are multiples of the
-    # element's alignment, so that the division is exact if size and alignment are equal.
+    # element's alignment, so that the division is exact if size and alignment are equal. NumPy aligns complex
+    # numbers like their members, so that their strides need not be multiples of their size.
     if ctype.size == ctype.align and not isinstance(element, (types.Complex, types.Record)):
         return None
     return (

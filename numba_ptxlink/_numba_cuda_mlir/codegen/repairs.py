@@ -42,7 +42,8 @@ def repair(text: str) -> str:
     text = _NO_UNSIGNED_WRAP.sub(lambda match: " " if match[1] else match[0], text)
     # For the emission kind "line numbers only", LLVM 7 writes no name, which NVVM rejects: write NVVM's name.
     text = _UNNAMED_EMISSION_KIND.sub(r"\1 DebugDirectivesOnly,", text)
-    # nvcc writes Debug Info Version 1, and LTO refuses to link modules with different versions.
+    # The first number of a module flag is its behaviour if values differ. nvcc writes 1, an error, and LTO
+    # refuses modules whose flags differ in behaviour.
     text = text.replace('!{i32 2, !"Debug Info Version"', '!{i32 1, !"Debug Info Version"')
     # NVVM's verifier requires the alignment of i128.
     text = _LAYOUT.sub(r"\1-i128:128:128\2", text, count=1)

@@ -36,7 +36,11 @@ _LOWERING = "numba_cuda_mlir.mlir_lowering"
 
 
 def _in_exports(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a replacement: in an export, *function* with the export and the original; else the original."""
+    """
+    Return a function for `PatchTable.around`: in an export, it calls *function*, otherwise the original.
+
+    *function* gets the export as an additional first argument.
+    """
 
     @functools.wraps(function)
     def wrapper(original: Any, *args: Any, **kwargs: Any) -> Any:
@@ -206,10 +210,10 @@ def _lower_field_view(
     from numba_cuda_mlir._mlir.extras import types as mlir_types
     from numba_cuda_mlir.numba_cuda.core import ir as numba_ir
 
-    # The original multiplies the array's strides by the number of fields that fit into a record, as if
-    # strides counted records. But those of an array of records count bytes, as slices need. So pass a
-    # temporary variable to the original: the same array with strides that count records. It is contiguous;
-    # see `_is_misread`.
+    # The original multiplies the array's strides by a record's size divided by the field's, as if strides
+    # counted records. But those of an array of records count bytes, as slices need. So pass a temporary
+    # variable to the original: the same array with strides that count records. It is contiguous; see
+    # `_is_misread`.
     ty = self.get_numba_type(value.name)
     # The size of a number in bytes; 0 for other types.
     field_size = getattr(ty.dtype.typeof(attr), "bitwidth", 0) // 8

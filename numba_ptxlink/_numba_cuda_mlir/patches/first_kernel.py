@@ -16,7 +16,7 @@ from numba_ptxlink._numba_cuda_mlir.context import current_context, override, re
 from . import c_abi
 
 CODE_CACHE = PatchTable("first kernel")
-"""The patch that reads compiled code from the cache. An export applies it, too, to skip the compilation."""
+"""The patch that reads compiled code from the cache. Exports apply it, too, to compile no callees to PTX."""
 PATCHES = PatchTable("first kernel")
 """The patches that only the plugin applies."""
 
