@@ -139,8 +139,9 @@ def _are_close(expected: Any, actual: Any, rules: Rules) -> bool:
         # Round Python's numbers as compiled code does, such as a float64 to a float32.
         if np.can_cast(expected_array.dtype, actual_array.dtype, "same_kind"):
             expected_array = expected_array.astype(actual_array.dtype)
-        # Each part of a complex number may differ by a small share of the absolute value of the number. An
-        # infinite number allows no difference: `isclose` accepts equal infinities.
+        # Each part of a complex number may differ by a small share of the absolute value of the number. If a
+        # part is infinite, so is that share, and any finite value of the other part would be close: use 0
+        # instead. Even then, `isclose` accepts equal infinities.
         magnitude = np.abs(actual_array)
         tolerance = rules.tiny + rules.relative_tolerance * np.where(magnitude < np.inf, magnitude, 0)
         are_parts_close = [

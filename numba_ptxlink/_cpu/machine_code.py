@@ -126,8 +126,8 @@ class LoadedCode:
     def __init__(self, *objects: bytes) -> None:
         with _lock.held:
             llvm = _load_llvm()
-            # The engine needs a module: pass an empty one. To optimise it would only take time, since the
-            # objects are compiled already.
+            # The engine needs a module: pass an empty one, with the optimisation level 0, since the objects
+            # are compiled already.
             self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _create_target_machine(0))
             self.add(*objects)  # Takes the lock again, which is reentrant.
         self._addresses: dict[str, int] = {}

@@ -123,7 +123,7 @@ def build_in_memory(groups: Sequence[Group], request: Request, files: Iterable[P
     externs = [externs_by_name[name] for name in sorted(externs_by_name)]
     extern_signatures = [signature for _, signature in externs if signature]
     header_text = header.render(stem, declarations, extern_signatures)
-    progress.step("compare the header with C++")
+    progress.step("check the header with a C++ compiler")
     proof.prove(
         header_text,
         declarations,
@@ -140,7 +140,8 @@ def build_in_memory(groups: Sequence[Group], request: Request, files: Iterable[P
     )
     file_names = {key: file_name(stem, key) for key in artifacts.files}
     structs = signatures.structs_of(groups[0].signatures).values()
-    # A file that includes the headers of the structs that C++ defines: these headers are sources, too.
+    # The headers of structs that C++ defines are sources, too. To find them, and the headers that they
+    # include, scan lines that include them, as a text that is in no folder of its own.
     include_lines = "".join(f"#include {name}\n" for name in existing.includes(structs))
     return Export(
         header=Path(f"{stem}.h"),
@@ -188,8 +189,8 @@ def _manifest(
     libraries = ["nvvm", "nvrtc"]
     if any(code.merged for code in codes):
         libraries.append("nvjitlink")
-    # The key of an artifact for all architectures has "" for the architecture. These artifacts contain a fat
-    # binary, except for the host file.
+    # The key of an artifact for all architectures has "" for the architecture. All of these artifacts but the
+    # host file contain a fat binary; for the host file alone, nvfatbin is listed though it is not used.
     if any(not arch for _, arch in artifacts.files):
         libraries.append("nvfatbin")
     tools = map(find.package_name, ("nvidia-nvvm", "nvidia-nvfatbin"))
@@ -320,6 +321,8 @@ def write(export: Export, out_dir: str | Path | None, depfile: str | Path | None
 
 def _obsolete_files(out: Path, files: Mapping[str, bytes], manifest: Path) -> list[Path]:
     """Return files of the previous export, which *manifest* lists, that are unchanged and not in *files*."""
+    # A manifest lists only files beside it, so that `path.name` is the key in *files*. Headers of this
+    # package are not listed, since other exports in the folder may need them.
     previous = manifests.read(manifest)
     previous_digests = {out / name: digest for name, digest in previous.digests.items()} if previous else {}
     return [

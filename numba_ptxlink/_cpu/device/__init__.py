@@ -182,15 +182,16 @@ def _libpython() -> str:
 
 def check_machine_code() -> None:
     """
-    Check that kernels of this process are compiled to machine code of a GPU (SASS).
+    Check that a GPU is the device of this process, so that kernels have its machine code (SASS).
 
     Raises:
-        LinkError: The CPU is the device, for which they are not.
+        LinkError: The CPU is the device.
     """
     if is_active():
         raise LinkError(
             "The CPU device compiles no SASS; compile the kernel with numba_ptxlink.link() or "
-            "cuda.compile_ptx() and numba-ptxlink inspect, or run the program without NUMBA_PTXLINK_DEVICE."
+            "cuda.compile_ptx() and pass the result to numba-ptxlink inspect, or run the program without "
+            "NUMBA_PTXLINK_DEVICE."
         )
 
 
@@ -214,7 +215,8 @@ def attach(*, link: Callable[[Sequence[str], Sequence[bytes]], bytes], prepare: 
 
     Args:
         link: Links PTX inputs, given by their names and contents, to one PTX module.
-        prepare: Called when a module is loaded, so that it can patch Python packages imported since.
+        prepare: Patches Python packages; called whenever the device loads a module of PTX, since packages
+            may have been imported since the last call.
     """
     global _settings, _attached  # noqa: PLW0603 - one driver for each process
     # Without `use_cpu`, the library was found by LD_LIBRARY_PATH, and the environment has the settings.
@@ -231,8 +233,9 @@ def enable_from_environment() -> None:
         if config().device == "cpu":
             use_cpu()
     except (ActivationError, ConfigError) as error:
-        # Exit without an exception of the .pth file: after an Exception, Python would continue, on another
-        # device; for a SystemExit, it would print a traceback of its start-up code.
+        # Exit here, and raise nothing: the hook's .pth file calls this function while Python starts. After an
+        # Exception, Python would continue, on another device; for a SystemExit, it would print a traceback
+        # of its start-up code.
         sys.stderr.write(f"numba-ptxlink: error: {error}\n")
         sys.stderr.flush()
         os._exit(1)

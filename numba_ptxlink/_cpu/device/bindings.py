@@ -84,17 +84,18 @@ def _use_library(capsules: dict[str, Any], path: Path) -> None:
         function = getattr(library, name.removeprefix("_"), None)
         if function is not None:
             address = ctypes.cast(function, ctypes.c_void_p)
-            # The name is the prototype, which users of a capsule check; it is part of the module's code.
+            # Users of a capsule check its name, the prototype. A capsule does not copy the text: pass that of
+            # the old capsule, which is a constant in the code of the module.
             capsules[name] = new(address, get_name(capsule), None)
 
 
 def _use_ptx(capsules: dict[str, Any]) -> None:
-    """Let NVRTC return PTX, which it makes for each architecture, as the cubin."""
+    """Let NVRTC return PTX where a cubin is requested: it makes both for an architecture such as sm_90."""
     capsules.update({name: capsules[ptx] for name, ptx in _PTX_FUNCTIONS.items() if ptx in capsules})
 
 
 def _use_driver(module: Any) -> None:
-    """Replace the functions of cuda.core.system whose values the driver has, too."""
+    """Replace functions of cuda.core.system that call NVML by functions that ask the driver."""
     driver = ctypes.CDLL("libcuda.so.1")
 
     def get_num_devices() -> int:

@@ -65,7 +65,8 @@ def _compile_device(original: Any, self: Any, args: Any, return_type: Any = None
     cc, checked = requested_cc(), current_context().checked
     existing = self.overloads.get(args)
     if isinstance(existing, CUDACompileResult) and notes(existing.library).variant != (cc, checked):
-        # Forget the existing code, or numba-cuda would return it. The result's type stays: callers have it.
+        # Forget the existing code, or numba-cuda would return it. Keep its return type, which type
+        # inference of the callers has used.
         del self.overloads[args]
         self.targetctx.remove_user_function(existing.entry_point)
         return_type = existing.signature.return_type
@@ -89,8 +90,8 @@ def _get_overload(original: Any, self: Any, sig: Any) -> Any:
     from numba.cuda.core import sigutils
 
     args = tuple(sigutils.normalize_signature(sig)[0])
-    # Type inference compiled the function earlier. Another compilation may have replaced the code since:
-    # compile it again if so.
+    # Type inference compiled the function earlier. Another compilation may have replaced the code since: if
+    # so, `compile_device` compiles it again, and otherwise returns the existing code.
     if isinstance(self.overloads.get(args), CUDACompileResult):
         self.compile_device(args)
     return original(self, sig)
