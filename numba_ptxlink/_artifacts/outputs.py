@@ -25,7 +25,7 @@ def require_path(option: str, value: Any) -> Path:
         ConfigError: The value is not a path, or is relative to a working directory that was removed.
     """
     if isinstance(value, (str, os.PathLike)):
-        # A path has no NUL character, and no surrogate that stands for no byte, which cannot be encoded.
+        # A path has no NUL character, and can be encoded, unlike a surrogate that stands for no byte.
         with contextlib.suppress(UnicodeEncodeError):
             if 0 not in os.fsencode(value):
                 path = Path(os.fsdecode(value))

@@ -122,6 +122,7 @@ def check_declarations(functions: Sequence[LoweredFunction], files: Iterable[Lin
     """
     # For each symbol, the title of its first caller, and the types in that caller's declaration.
     first_declarations: dict[str, tuple[str, tuple[str, ...]]] = {}
+    # The device functions that the export and the artifacts among the files define.
     definitions = [
         from_signature(function.signature, "this export")
         for function in functions
@@ -150,7 +151,7 @@ def check_declarations(functions: Sequence[LoweredFunction], files: Iterable[Lin
 
 
 def _with_prototype(signature: Signature, prototype: Prototype) -> Signature | None:
-    """Return *signature*, or its form in Numba's calling convention, if that has *prototype*; else None."""
+    """Return *signature* or its form in Numba's calling convention: the one with *prototype*, else None."""
     # Numba's calling convention returns a status, and stores the result through a pointer.
     address = c.pointer(signature.result)
     status = c.number("int32_t")

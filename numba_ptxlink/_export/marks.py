@@ -69,7 +69,7 @@ class Udf(Marked):
     ) -> None:
         # The dispatcher (Numba's compiled function) of each front end that has used this function, by name.
         self._dispatchers: dict[str, Any] = {}
-        # Attributes by which a front end recognises its dispatcher.
+        # Attributes that are set on this object, so that a front end compiles its calls as the dispatcher's.
         self._call_attributes: dict[str, Any] = {}
         self.earlier_marks = ()
         if isinstance(function, Udf):
@@ -145,7 +145,7 @@ class Udf(Marked):
 
     @property
     def _dispatcher(self) -> Any:
-        """The dispatcher of the front end that compiles the caller; without a caller, of `self.front_end`."""
+        """The dispatcher for the front end that compiles a call of this function, else for `front_end`."""
         if self.earlier_marks and type(self) is Udf and type(self.earlier_marks[0]) is Udf:
             # Numba recognises recursion by the dispatcher, so all signatures of a function share one. A
             # kernel has its own, since functions cannot call it.
@@ -155,7 +155,7 @@ class Udf(Marked):
             raise ExportError(
                 f"{self.name} ({self.source}) is to be compiled by {self.requested_front_end}, and "
                 f"{callers_front_end.name} compiles a function that calls it; choose one front end for both, "
-                "or mark the function twice."
+                "or mark the Python function separately for each, without stacking the decorators."
             )
         front_end = callers_front_end or self.front_end
         if front_end.name not in self._dispatchers:
@@ -279,7 +279,7 @@ def kernel(
             that Numba always makes.
         launch_bounds: The maximum number of threads in a block, 1 to 1024; or a tuple of that, the minimum
             number of blocks per multiprocessor, 1 to 32, and the maximum number of blocks in a cluster, which
-            counts from sm_90 on.
+            takes effect from sm_90 on.
         namespace: A namespace of C++ in which `using ::name;` declares the `extern "C"` kernel as well.
         structs: Structs that C++ defines for dtypes and named tuples, as for `udf`.
         include: The headers that define these structs.

@@ -219,7 +219,14 @@ _IN_HOST_MEMORY = (
 
 
 def _read_interface(interface: Any, dtype: Any, reader: DeviceArrayReader) -> DeviceArray:
-    """Return the array that a `__cuda_array_interface__` describes; *dtype* is its NumPy dtype, or None."""
+    """
+    Return the array that a `__cuda_array_interface__` describes.
+
+    Args:
+        interface: The value of `__cuda_array_interface__`.
+        dtype: The attribute `dtype` of the array, which is not always one of NumPy; None if it has none.
+        reader: The reader, which records the stream that writes the array.
+    """
     if interface.get("mask") is not None:
         raise WrongArgumentError("it is a masked array; pass the array without its mask")
     shape, typestr = tuple(map(int, interface["shape"])), interface["typestr"]

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A line of CUDA C++ or PTX, and no path: it has a semicolon, a null byte or a `{` after a `(`, or begins with
-# a comment, a preprocessor directive or `.version`.
+# A line of CUDA C++ or PTX, and no path: it has a semicolon or a `{` after a `(`, or begins with a comment, a
+# preprocessor directive or `.version`; or it has a null byte, which no path has.
 _CODE = r"[;\0]|\(.*\{|^\s*(?://|/\*|#\s*\w|\.version\s)"
 
 
@@ -88,7 +88,7 @@ def read(source: Any, number: int = 1) -> Input:
         return source
     if isinstance(source, str) and not source:
         raise LinkError(f"Input {number} is empty text; pass a path, PTX or CUDA C++.")
-    if isinstance(source, os.PathLike) or (isinstance(source, str) and not _is_text(source)):
+    if isinstance(source, os.PathLike) or (isinstance(source, str) and not _is_content(source)):
         return _read_file(source)
     name = ""
     # A LinkableCode has a kind, a name and data, which may be a file object.
@@ -150,7 +150,7 @@ def _content_of(file: Any) -> Any:
     return file.read()
 
 
-def _is_text(source: str) -> bool:
+def _is_content(source: str) -> bool:
     """Return whether *source* is content, and no path: it has a line break, or looks like code."""
     if "\n" in source:
         return True

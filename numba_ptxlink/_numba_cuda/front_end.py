@@ -43,8 +43,8 @@ class NumbaCuda(FrontEnd):
             return f"numba-cuda is not installed; install it with `pip install 'numba-ptxlink[{self.extra}]'`"
         if version not in self.supported:
             return f"numba-cuda {version} is not supported; install numba-cuda{self.supported}"
-        driver_file = getattr(sys.modules.get(self.trigger_module), "__file__", None)
-        if driver_file and not Path(driver_file).resolve().is_relative_to(
+        driver_module_file = getattr(sys.modules.get(self.trigger_module), "__file__", None)
+        if driver_module_file and not Path(driver_module_file).resolve().is_relative_to(
             Path(package_file).resolve().parent
         ):
             return (

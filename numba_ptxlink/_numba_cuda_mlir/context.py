@@ -70,17 +70,17 @@ class Compilation(NamedTuple):
     The values that outer patched functions pass to inner ones, through code of numba-cuda-mlir.
 
     Args:
-        cc: The requested compute capability; None if none is requested. In an export, or without a device,
-            numba-cuda-mlir gets it when it asks for the device's.
+        cc: The requested compute capability; None if none is requested. In an export, or if there is no
+            device, queries for the device's compute capability return the requested one.
         origin: The Python function that is being compiled, with file and line, for messages; "" if unknown.
         declared_calls: The functions of `cuda.declare_device` that it calls: the name of each, its signature,
             and whether it has the C ABI.
-        needs_cubin: Whether the code is linked to a cubin.
+        needs_cubin: Whether the result is linked into a cubin; False while only PTX or LTO-IR is needed.
         is_lowering: Whether a function is being lowered. A device function that is compiled meanwhile is a
             callee.
         export: The export that the compilation belongs to; None for a kernel or `cuda.compile`.
-        unoptimised: Whether NVVM is called without optimisation, after which it generates other code for the
-            rest of the process.
+        unoptimised: Whether NVVM is called without optimisation. Such a call changes the code that the called
+            library generates later in the process, so a private copy of NVVM is called.
     """
 
     cc: tuple[int, int] | None = None
