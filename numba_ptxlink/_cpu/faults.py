@@ -40,7 +40,10 @@ _UNKNOWN_MEMORY = (
     ". A pointer that is read from a struct or an array has to refer to memory of an argument, or of the CPU "
     "device (numba_ptxlink.use_cpu()); pass checks=False for a pointer to other memory"
 )
-_NO_LINE = "To see the source line, compile with lineinfo=True, export --lineinfo or nvcc -lineinfo."
+_NO_LINE = (
+    "To see the source line, compile with lineinfo=True, `numba-ptxlink export --lineinfo` or "
+    "`nvcc -lineinfo`."
+)
 
 # The messages: the cause, then the cure.
 _FAULT_MESSAGES = {
@@ -185,7 +188,7 @@ def find_location(module: ptx.Module, function: str, statement_index: int) -> So
         if isinstance(candidate, ptx.Directive) and candidate.keyword == "loc":
             # `.loc 1 20 5`: the file, the line, the column.
             _, file_number, line, *_ = candidate.text.split()
-        # The statement of a stack overflow is the first of a function, which may be a declaration.
+        # A stack overflow is recorded for statement 0, which may be a declaration such as `.reg`.
         if index >= statement_index and isinstance(candidate, ptx.Instruction):
             instruction = " ".join(str(candidate).split())[:_MAX_INSTRUCTION_CHARS]
             return SourceLocation(instruction, source_files(module).get(file_number, ""), int(line))

@@ -82,7 +82,7 @@ class Symbols:
         Return the address of a function or variable as a constant of LLVM IR.
 
         Raises:
-            UnsupportedInstruction: The module defines no such symbol.
+            UnsupportedInstruction: The module defines no such symbol, or it is a variable in shared memory.
         """
         if name in self.variables:
             return f'ptrtoint (ptr @"v.{name}" to i64)'
@@ -122,7 +122,8 @@ class Symbols:
                 "defines it as well."
             )
         bits = variable.bits // variable.vector_length
-        # The number of values in all dimensions; a dimension without a number, as in `x[]`, does not count.
+        # The number of values in all dimensions. A dimension without a number counts as 1, so the check below
+        # also refuses complete rows of `x[][2]` if there are several.
         count = math.prod(map(int, filter(None, variable.array_dims))) * variable.vector_length
         # All values in one list: 1, 2, 3, 4 for `{{1, 2}, {3, 4}}`. After a row with fewer values, the
         # positions of the values would be wrong.

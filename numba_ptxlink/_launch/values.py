@@ -162,7 +162,8 @@ def _encode_bfloat16(number: float) -> bytes:
     """Return the upper half of a float, rounded to nearest even; a NaN stays a NaN."""
     (bits,) = struct.unpack("<I", struct.pack("<f", number))
     if cmath.isnan(number):
-        # A mantissa of only ones would be rounded to zeros, which mean infinity.
+        # A NaN is not rounded, as the carry could change the sign. A mantissa of zeros would mean infinity:
+        # set one of its bits.
         return struct.pack("<H", (bits >> 16) | _QUIET_NAN_BIT)
     # Add just less than half of the last bit that is kept, or half of it if that bit is 1: exact halves are
     # then rounded to an even number.
@@ -189,7 +190,8 @@ def _to_number(value: Any, number_type: type[float | complex], accepted_type: ty
         number = number_type(value)
     except (OverflowError, TypeError) as error:
         raise WrongArgumentError(
-            f"{_describe_value(value)} cannot be {description} of C; pass less"
+            f"{_describe_value(value)}, cannot be converted to {number_type.__name__}: {error}; pass another "
+            "value"
         ) from error
     # A larger number of another type, such as numpy.longdouble, becomes infinite without an error. A complex
     # number with a NaN is left out here, since it is equal to no number.
@@ -214,7 +216,8 @@ def _compound_packer(types: Types, name: str, entry: TypeDescription) -> Pack:
     size, fields = entry.size, arrays.describe_members(types, name)
     names = [field.name for field in fields]
     packers = [(field.offset, packer(types, field.type)) for field in fields]
-    # Members of a vector, an array (whose `python_kind` is "") and a tuple have no names in Python.
+    # Members of a tuple have no names in Python, and neither have those of vectors and arrays, whose
+    # `python_kind` is "".
     is_struct, is_named = entry.kind == "struct", entry.python_kind not in {"", "tuple"}
     is_text = entry.kind == "array" and types[entry.element].kind == "char"
 
@@ -340,7 +343,7 @@ def _address(value: Any) -> int | None:
 
 
 def _view_packer(types: Types, _: str, entry: TypeDescription) -> Pack:
-    """Return the packer of an array."""
+    """Return the packer of an `array_view`; it accepts arrays with the right number of dimensions."""
     ndim, order = entry.ndim, entry.layout
     # An `array_view`: the address, the shape and the strides.
     view_layout = struct.Struct(f"<Q{2 * ndim}q")
@@ -365,7 +368,7 @@ def _read_array(
     """
     Return the array *value* after a check of its elements, which have the type *name*.
 
-    A read-only array is refused unless *readonly*: the kernel may write to others.
+    A read-only array is refused unless *readonly*: whether the kernel only reads through the parameter.
     """
     entry, array = types[name], reader.read(value)
     if array is None:

@@ -61,8 +61,8 @@ _DWARF = rf"""
     (?: \s* [%\w$]+ \s* : | \s* \.b(?:8|16|32|64) \s+ {_DWARF_VALUE} (?: \s*,\s* {_DWARF_VALUE} )* )*
     \s* \}}"""
 # A name after its first character. Excluded are modifiers, which follow a dot (`.f32`), and operators with a
-# parenthesis (`generic(x)`). The look-behind tests the character before the name only here, since a search is
-# fast if its pattern begins with a set of characters.
+# parenthesis (`generic(x)`). The look-behind for the character before the name is here, behind the first
+# character of the name, since a search is fast if its pattern begins with a set of characters.
 _NAME_TAIL = r"(?<![\w$%.:].) [\w$]* (?![\w$]*\()"
 
 
@@ -82,7 +82,7 @@ _OPERAND = _compiled(r"(?: [^,\[({] | \[[^\]]*\] | \{[^}]*\} | \([^)]*\) )+")
 _COMMENT, _STRING_OR_COMMENT = _compiled(_COMMENT_FORM), _compiled(_NO_CODE)
 # The patterns match strings and comments as a whole, so that a brace or comma in them is not found. The
 # search is fast if each alternative begins with a different character.
-_BRACE, _DELIMITER, _COMMA = (_compiled(rf"{char}|{_NO_CODE}") for char in (r"\{|\}", r";|\{|=", ";|,"))
+_BRACE, _DELIMITER, _SEPARATOR = (_compiled(rf"{char}|{_NO_CODE}") for char in (r"\{|\}", r";|\{|=", ";|,"))
 _VALUE_KINDS = ("word", "number", "string")
 _MAX_INTEGER_CHARS = 66  # 64 binary digits after "0b"
 
@@ -183,8 +183,8 @@ def initializer_end(text: str, start: int) -> tuple[int, int]:
     """Return the offset after the initializer at *start*, and that of the next comma or semicolon."""
     if text[start : start + 1] == "{":
         end = block_end(text, start) or len(text)
-        return end, _find_outside_strings(_COMMA, text, end)[0]
-    stop, _ = _find_outside_strings(_COMMA, text, start)
+        return end, _find_outside_strings(_SEPARATOR, text, end)[0]
+    stop, _ = _find_outside_strings(_SEPARATOR, text, start)
     texts, starts = tokens(text, start, stop)
     return (starts[-1] + len(texts[-1]) if texts else start), stop
 
