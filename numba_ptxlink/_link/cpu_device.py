@@ -103,12 +103,30 @@ def _forward(function: Any, error_type: Any) -> Any:
     return forward
 
 
+def _option(options: Any, name: str) -> Any:
+    """Return one of the options of cuda.core, an object or a dictionary; None if it is not set."""
+    return options.get(name) if isinstance(options, dict) else getattr(options, name, None)
+
+
 def _program_type(original: Any) -> type:
     class Program(original):  # type: ignore[misc]
         """A program of `cuda.core` that compiles to PTX for "cubin", since the CPU device runs PTX."""
 
+        def __init__(self, code: Any, code_type: str, options: Any = None) -> None:
+            super().__init__(code, code_type, options)
+            self.numba_ptxlink_ptx = code if code_type.lower() == "ptx" else None
+            self.numba_ptxlink_name = _option(options, "name") or ""
+
         def compile(self, target_type: str, *args: Any, **kwargs: Any) -> Any:
-            return original.compile(self, "ptx" if target_type == "cubin" else target_type, *args, **kwargs)
+            if target_type != "cubin":
+                return original.compile(self, target_type, *args, **kwargs)
+            if self.numba_ptxlink_ptx is None:
+                return original.compile(self, "ptx", *args, **kwargs)
+            # The original would call nvJitLink, which makes PTX of LTO-IR alone.
+            from cuda.core import Linker, ObjectCode
+
+            code = ObjectCode.from_ptx(self.numba_ptxlink_ptx, name=self.numba_ptxlink_name)
+            return Linker(code, options={"name": self.numba_ptxlink_name}).link("cubin")
 
     return Program
 
@@ -135,10 +153,10 @@ def _linker_type(original: Any) -> type:
             for code in self.numba_ptxlink_inputs:
                 content = code.code.encode() if isinstance(code.code, str) else bytes(code.code)
                 inputs.append(Input(CORE_KINDS[code.code_type], code.name or f"<{code.code_type}>", content))
-            arch = getattr(self.numba_ptxlink_options, "arch", None) or device.settings().arch
-            lto = bool(getattr(self.numba_ptxlink_options, "link_time_optimization", False))
+            arch = _option(self.numba_ptxlink_options, "arch") or device.settings().arch
+            lto = bool(_option(self.numba_ptxlink_options, "link_time_optimization"))
             ptx = one_ptx(inputs, Arch.of(arch), _options(lto=lto))
-            return ObjectCode.from_ptx(ptx, name=getattr(self.numba_ptxlink_options, "name", None) or "")
+            return ObjectCode.from_ptx(ptx, name=_option(self.numba_ptxlink_options, "name") or "")
 
         def get_error_log(self) -> str:
             return ""

@@ -40,6 +40,14 @@ fill = Program(CODE, "c++", options).compile("cubin").get_kernel("fill")
 launch(stream, LaunchConfig(grid=1, block=100), fill, memory, ctypes.c_float(2))
 stream.sync()
 print("cubin", read())
+ptx = Program(CODE, "c++", options).compile("ptx").code
+fill = Program(ptx.decode(), "ptx", {"name": "p"}).compile("cubin").get_kernel("fill")
+launch(stream, LaunchConfig(grid=1, block=100), fill, memory, ctypes.c_float(4))
+print("of PTX", read())
+# No more than the limit of a block, 48 KiB, although one block could have all memory of a multiprocessor.
+limit = fill.attributes.max_dynamic_shared_size_bytes
+print("shared", fill.occupancy.available_dynamic_shared_memory_per_block(1, 256), limit)
+print("empty", device.allocate(0, stream=stream).size)
 relocatable = ProgramOptions(arch=f"sm_{device.arch}", relocatable_device_code=True)
 code = Program(CODE, "c++", relocatable).compile("ptx")
 linked = Linker(code, options=LinkerOptions(arch=f"sm_{device.arch}")).link("cubin")

@@ -46,6 +46,9 @@ def test_cuda_core_runs():
     assert lines == [
         "devices 1",
         "cubin 2.0",
+        "of PTX 4.0",
+        "shared 49152 49152",
+        "empty 0",
         "linked 3.0",
         "link compile all inputs to LTO-IR: beside PTX, LTO-IR keeps only what its own kernels call.",
         "fault fill 2 (100, 0, 0)",

@@ -143,8 +143,8 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *size, CUfunction functi
   REQUIRE_VALUE(size && blocks > 0 && block_size > 0);
   const int reserved = device_attribute(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, 0);
   const int share = device_attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 0) / blocks - reserved;
-  const int available = min(share, device_attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0)) -
-                        function->attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES];
+  const int available = min(share - function->attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES],
+                            function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]);
   *size = available > 0 ? (size_t)available : 0;
   return CUDA_SUCCESS;
 }

@@ -143,6 +143,23 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t size, CUmemLocation l
 CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t size, CUdevice device, CUstream stream) {
   return check_range(address, size);
 }
+CUresult cuMemDiscardBatchAsync(CUdeviceptr *addresses, size_t *sizes, size_t count, unsigned long long flags,
+                                CUstream stream) {
+  CHECK(require_context(NULL));
+  REQUIRE_VALUE(addresses && sizes);
+  for (size_t index = 0; index < count; ++index) CHECK(check_range(addresses[index], sizes[index]));
+  return CUDA_SUCCESS;
+}
+CUresult cuMemPrefetchBatchAsync(CUdeviceptr *addresses, size_t *sizes, size_t count, CUmemLocation *locations,
+                                 size_t *location_indices, size_t location_count, unsigned long long flags,
+                                 CUstream stream) {
+  return cuMemDiscardBatchAsync(addresses, sizes, count, flags, stream);
+}
+CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *addresses, size_t *sizes, size_t count,
+                                           CUmemLocation *locations, size_t *location_indices, size_t location_count,
+                                           unsigned long long flags, CUstream stream) {
+  return cuMemDiscardBatchAsync(addresses, sizes, count, flags, stream);
+}
 CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t size, unsigned flags) {
   return check_range(address, size);
 }

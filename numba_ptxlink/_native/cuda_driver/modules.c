@@ -29,6 +29,9 @@ void numba_ptxlink_add_function(CUlibrary library, const char *name, const int *
   function->library = library;
   function->name = strdup(name);
   memcpy(function->attributes, attributes, attribute_count * sizeof *attributes);
+  function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] =
+      STATIC_SHARED_LIMIT - function->attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES];
+  function->attributes[CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT] = -1; /* no preference */
   function->param_count = param_count;
   function->param_sizes = calloc(2 * param_count + 1, sizeof *sizes); /* one array: the sizes, then the offsets */
   function->param_offsets = function->param_sizes + param_count;

@@ -174,6 +174,8 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t size, CUmemoryPool
   CUcontext context;
   CHECK(require_context(&context));
   REQUIRE_VALUE(address && pool);
+  *address = 0;
+  if (!size) return CUDA_SUCCESS;
   uintptr_t start;
   if (pool->kind == DEVICE_MEMORY) context = primary_context(pool->device);
   CHECK(allocate((struct allocation){.size = size, .kind = pool->kind, .context = context, .device = context->device,
