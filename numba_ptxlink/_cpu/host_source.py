@@ -187,7 +187,7 @@ def _no_counterpart_error(name: str) -> NoHostVersionError:
 
 class _HostModule(EntryModule):
     """
-    Translates an exported function and the functions that it calls to LLVM IR for the host.
+    Translates to LLVM IR for the host: an exported function, and the functions that it calls.
 
     Attributes:
         source_files: The source files by their numbers in `.loc` directives. Set it before `translate`.
@@ -204,7 +204,7 @@ class _HostModule(EntryModule):
         b.begin_block("return")
         b.end_block("ret void")
         b.begin_block("leave")
-        # The PTX instruction `exit` ends a thread, of which a host version has none.
+        # The PTX instruction `exit` ends a thread. A host version has none to end, and so ends the process.
         b.abort()
         params = ", ".join(f"ptr {pointer}" for pointer in b.pointers)
         return b.to_text(f'internal void @"f.{name}"({params})')
@@ -279,7 +279,7 @@ class _HostTranslator(Translator):
         return super().expand(name, **values)
 
     def fault(self, kind: Fault, address: str = "0", size: int | str = 0) -> None:
-        """Add the end of the process at a fault; raise NoHostVersionError for a fault that needs a GPU."""
+        """Add the end of the process at a fault; raise NoHostVersionError if an instruction needs a GPU."""
         # `_check_callees` has checked all calls by name.
         if kind == Fault.UNDEFINED_FUNCTION:
             raise NoHostVersionError("it calls a function through a pointer; call the function by its name")

@@ -189,7 +189,7 @@ def compare(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 def select_value(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """Translate `selp`: the first value if the predicate is true, otherwise the second."""
     bits = mnemonic.type.width
-    # A value of 32 bits is copied with the mark that float32 arithmetic computed it, as by `move`.
+    # As in `move`, a copy of 32 bits is marked as computed by float32 arithmetic only if its source is.
     values = [b.read_operand(source, bits, with_gpu_nan=bits != 32) for source in operands[1:3]]
     predicate = b.read_operand(operands[3], 1)
     is_computed = b.select(predicate, "i1", *(b.is_computed(source) for source in operands[1:3]))
@@ -253,8 +253,8 @@ def convert(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     target, source = mnemonic.types
     if source.elements > 1 or len(operands) != target.elements + 1:
         raise UnsupportedInstruction
-    # The bits of a NaN show if they are converted as an integer, or if the result is a double:
-    # other floats get one NaN, and integers have none.
+    # The bits of a NaN matter only if the source type is an integer, whose value they are, or if the result
+    # is a double, which keeps them. Any other conversion has the same result for each NaN.
     needs_gpu_nan = target.bits == 64 or not source.is_float
     # The lower half, which `join_bits` takes first, is the last source.
     values = [
@@ -480,8 +480,8 @@ def _integer_to_float(b: Translator, target: PtxType, source: PtxType, value: st
     if target.bits == 64 or not (rounding or target.bits == 16):
         return b.emit_value(f"{opcode} {source.raw} {value} to {target.ir}")
     if source.bits == 64:
-        # Round to odd, so that rounding to a smaller float afterwards is correct. The *count* integers from
-        # -negated_minimum on are exact in a double, and stay as they are.
+        # Round to odd, so that rounding to a smaller float afterwards is correct. Integers that are exact in
+        # a double stay as they are: *count* integers, of which the smallest is -negated_minimum.
         negated_minimum = _MAX_EXACT_INTEGER if source.is_signed else 0
         count = _MAX_EXACT_INTEGER + negated_minimum
         value = b.expand("cvt.round_to_odd", value=value, negated_minimum=negated_minimum, count=count)

@@ -72,7 +72,7 @@ def space_pointer(b: Translator, operand: str, space: str, size: int, *, write: 
     if space == "shared":
         return _shared_pointer(b, base, offset, size)
     address = effective_address(b, base, offset)
-    # In PTX with short pointers, a register has the lower 32 bits of such an address.
+    # In PTX with short pointers, a register has the lower 32 bits of a local or constant address.
     if space in ("local", "const") and _address_width(b, base) < _ADDRESS_BITS:
         address = _restore_address(b, address, space)
     return region_pointer(b, address, size, write=write)
@@ -353,7 +353,7 @@ def fence(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def ignore(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Emit nothing for an instruction that only makes a GPU faster."""
+    """Emit nothing for an instruction that changes no result on the CPU, such as `prefetch`."""
 
 
 def create_policy(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:

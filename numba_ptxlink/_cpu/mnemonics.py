@@ -1,4 +1,4 @@
-"""Parse opcodes with their modifiers and types, and operands that are numbers, of PTX instructions."""
+"""Parse parts of PTX instructions: opcodes with modifiers and types, and operands that are numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from numba_ptxlink._formats import ptx
 
-# LLVM's type for the arithmetic of floats, by the width of PTX's type. 16-bit floats are computed as floats.
+# LLVM's type for the arithmetic of floats, by the width of PTX's type. 16-bit floats are computed in 32 bits.
 _FLOAT_TYPES = {16: "float", 32: "float", 64: "double"}
 # Such as s32, bf16 and f16x2; there is no f8, f128 or bf32.
 _TYPE = re.compile(r"(?!f8|f128|bf(?!16))(bf|[busf])(8|16|32|64|128)(?:x(2))?")

@@ -78,7 +78,7 @@ def find_origins(body: Iterable[tuple[int, ptx.Statement, ptx.Scope]]) -> Mappin
         if mnemonic.opcode in _COPIED_OPERANDS and mnemonic.types and mnemonic.type.width == _F32.bits:
             operands = statement.operands[_COPIED_OPERANDS[mnemonic.opcode]]
             sources = [scope.find(operand) for operand in operands]
-            # A number that is no NaN has no bits to replace.
+            # A number, unlike a NaN, counts as no origin: the replacement of NaNs leaves it as it is.
             is_copy = all(
                 source or _is_immediate_number(operand)
                 for source, operand in zip(sources, operands, strict=True)

@@ -17,7 +17,7 @@ def run_blocks(workers: Sequence[Worker], count: int, run: Callable[[Worker, int
     """
     Run the blocks of a grid in parts of equal size, one for each worker; return when all have finished.
 
-    If a part raises an exception, and at Ctrl-C, the other parts stop at their next check for signals.
+    At Ctrl-C, all parts stop at their next check for signals; if a part raises an exception, the others do.
 
     Args:
         workers: The workers, which execute blocks.

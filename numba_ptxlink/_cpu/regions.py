@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # The first address and the end address of a region.
 _PAIR = struct.Struct("<2Q")
 PAIR_SIZE = _PAIR.size
-"""The size of a region in a RegionTable, in bytes."""
+"""The bytes that the two addresses of a region take in a RegionTable."""
 
 
 class Region(NamedTuple):
@@ -46,7 +46,8 @@ class RegionTable(NamedTuple):
     The regions of a launch.
 
     Args:
-        writable: The regions that may be written: for each, its first address and its end address in 8 bytes.
+        writable: The regions that may be written: for each, its first address and its end address, of 8 bytes
+            each.
         read_only: The regions that may only be read, in the same form.
         find_near: Called with an address; returns the regions before, at and after the address, or more.
     """

@@ -1,5 +1,5 @@
 """
-Find the shared memory, threads of a block and registers of PTX on a GPU, and why ptxas would refuse the PTX.
+Find what kernels need on a GPU (shared memory, registers), their largest blocks, and why ptxas refuses PTX.
 
 The CPU device, a CUDA driver without a GPU, lacks the limits of a GPU, but reports them as NVIDIA's driver
 and ptxas do.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_STATIC_SHARED_BYTES = 48 << 10
 """Static shared memory of a kernel ("Technical Specifications" in the CUDA C++ Programming Guide)."""
 MAX_BLOCK_THREADS = 1024
-"""The threads of a block, of the same source."""
+"""The most threads of a block, from the same source."""
 _NAME = re.compile(r"[\w$%]+")
 # Such as `.reg .b32 %r<12>`. Predicates (`.reg .pred`) do not count, since they have separate registers.
 _REGISTERS = re.compile(r"\.reg\s+\.[a-z](\d+)\s+%\w+<(\d+)>")
@@ -37,8 +37,8 @@ def static_shared_sizes(module: ptx.Module) -> Mapping[str, int]:
     """
     Return the bytes of static shared memory of each kernel, by name.
 
-    Counted are the variables that the kernel and the functions that it reaches name or declare. A function is
-    reached if its name is in the body of the kernel or of a reached function, as in a call.
+    A variable counts if the body of the kernel, or of a function that it reaches, names or declares it. A
+    function is reached if its name is in the body of the kernel or of a reached function, as in a call.
     """
     variable_sizes = {
         variable.name: variable.size for variable in module.variables if variable.memory == "shared"

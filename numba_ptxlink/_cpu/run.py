@@ -145,7 +145,8 @@ class CpuProgram:
             checks: As for the class. Without memcheck, a wrong access may end the process.
 
         Raises:
-            LaunchError: llvmlite is missing, the module is malformed, or it does not define a variable.
+            LaunchError: llvmlite is missing, the module is malformed, or a variable that it declares is not
+                defined.
         """
         return cls(ptx.decode(errors="surrogateescape") if isinstance(ptx, bytes) else ptx, checks=checks)
 
@@ -286,7 +287,7 @@ class CpuProgram:
             steps: The maximum number of iterations of all loops of a call; None for no limit.
 
         Raises:
-            DeviceFaultError: A call faulted; its thread is the index of the element.
+            DeviceFaultError: A call faulted; `thread` of the error has the index of the element.
             LaunchError: The function has a barrier or a warp operation.
         """
         packed = _PackedLaunch(self._code.entry(name), _CALL_CONFIG, 0, RegionTable.of(regions), steps)

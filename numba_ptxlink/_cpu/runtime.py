@@ -164,7 +164,7 @@ SHARED_START = 1024
 """
 The first address in shared memory.
 
-It is not 0, so that an access through a null pointer is a fault, and a multiple of each alignment in use.
+The address is not 0, so that an access through a null pointer is a fault. Each alignment in use divides it.
 """
 WARP_SIZE = 32
 THREAD_RECORD_SIZE = ctypes.sizeof(ThreadRecord)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 # The bits of the result of an operation, by the letter of the result type in instructions.ll.
 _RESULT_BITS = {"p": 1, "u": 32, "l": 64}
 _POINTER_BYTES = 8
-# Each call takes this much local memory at least, so that endless recursion exhausts it (a fault) before the
-# C stack (a crash). Variables begin at multiples of it.
+# Each call takes this much local memory at least, so that endless recursion exhausts local memory (a fault)
+# before the C stack (a crash). The offsets of variables are multiples of this size.
 _CALL_BYTES = 64
 # A symbol, with the index of an element and an offset: `x`, `x[1]`, `x+4`, `x[1]+4`.
 _SYMBOL_OPERAND = re.compile(r"([\w$%]+)\s*(?:\[\s*(\d\w*)\s*\])?\s*(?:\+\s*(-?\d\w*))?")
@@ -92,8 +92,8 @@ class Translator(IRBuilder):
     Args:
         module: State that all functions of the LLVM module share.
         function: The PTX function.
-        labels: The statement index of each label, by the number of the PTX block (braces) around the label
-            and the name.
+        labels: The statement index of each label. The key is a pair: the number of the PTX block (braces)
+            around the label, and the label's name.
         suspends: Whether a thread may suspend in the function.
 
     Attributes:
@@ -128,7 +128,8 @@ class Translator(IRBuilder):
         self.source_location: ptx.Directive | None = None
         self.origins: Mapping[ptx.Register, Origin] = {}
         self._computed_flags: dict[ptx.Register, str] = {}
-        # Addresses of counters: loop iterations until the next check, and until the step limit after that.
+        # Addresses of counters of loop iterations: those until the next check, and those that the step limit
+        # allows after it.
         self._back_edges_left, self._steps_left = self.alloca("i32"), self.alloca("i64")
         self._variables: dict[ptx.Register | str, Storage] = {}
         self._registers: dict[ptx.Register, str] = {}

@@ -45,7 +45,8 @@ def compute_elements(b: Translator, mnemonic: Mnemonic, operands: Sequence[str])
     """
     # "vadd4" has the name "vadd" and 4 elements.
     name, count = mnemonic.opcode[:-1], int(mnemonic.opcode[-1])
-    # The types are those of d, a and b. `vset4.u32.u32.lt d, a, b, c` has no type for d, which is 0 or 1.
+    # The types are those of d, a and b. `vset4.u32.u32.lt d, a, b, c` has no type for d, whose elements
+    # are 0 or 1.
     if len(operands) != 4 or len(mnemonic.types) != (2 if name == "vset" else 3):
         raise UnsupportedInstruction
     # Only `vset` has a comparison; the others do not use this value.

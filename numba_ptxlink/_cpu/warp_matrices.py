@@ -181,7 +181,7 @@ def _load(b: Translator, matrix: _Matrix, operands: Sequence[str], *, is_shared:
         pointer = region_pointer(b, address, matrix.bits // 8, write=False)
         report_access(b, pointer, matrix.bits // 8, Access.READ)
         elements.append(b.emit_value(f"load i{matrix.bits}, ptr {pointer}"))
-    # Wait until all lanes have loaded, since a lane may then store to the matrix.
+    # Wait until all lanes have loaded, since code after this instruction may store to the matrix.
     exchange(b, "0", ALL_LANES)
     repeated = itertools.cycle(elements)
     for target in ptx.split_vector(operands[0]):
@@ -204,7 +204,7 @@ def _store(
         pointer = region_pointer(b, address, matrix.bits // 8, write=True)
         report_access(b, pointer, matrix.bits // 8, Access.WRITE, b.resize(element, matrix.bits, 64))
         b.emit(f"store i{matrix.bits} {element}, ptr {pointer}")
-    # Wait until all lanes have stored, since a lane may then load the matrix.
+    # Wait until all lanes have stored, since code after this instruction may load the matrix.
     exchange(b, "0", ALL_LANES)
 
 

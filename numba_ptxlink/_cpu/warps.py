@@ -80,8 +80,8 @@ def vote(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     if "sync" not in mnemonic.modifiers:
         raise UnsupportedInstruction
     group, first_record = exchange(b, _read_as_i64(b, operands[1], 1), operands[-1])
-    # The lanes whose predicate is not 0 are all others of the group.
     false_lanes = _ballot(b, group, first_record, "0")
+    # The predicate is true in all other lanes of the group.
     true_lanes = b.emit_op("xor", "i32", group, false_lanes)
     b.write_expansion(operands[0], f"vote.{_mode(mnemonic)}", hits=true_lanes, group=group)
 
@@ -113,7 +113,8 @@ def match(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     Translate `match.any` and `match.all`, which compare the values of the lanes.
 
     `match.any` returns the mask of the lanes that have this lane's value. `match.all` returns the mask of all
-    lanes that take part if they have one value, else 0; a predicate, which may be missing, says which.
+    lanes that take part if they have the same value, else 0. A predicate, which may be missing, becomes
+    whether they have.
     """
     target, _, predicate = (name.strip() for name in operands[0].partition("|"))
     value = _read_as_i64(b, operands[1], mnemonic.type.bits)
@@ -198,7 +199,7 @@ def synchronize(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> N
     else:
         barrier, *counts = operands
         value = "0"
-    # The count is 0 for all threads of the block.
+    # Without a count, the barrier is for all threads of the block, for which ThreadRecord has a count of 0.
     count = b.read_operand(counts[0], 32) if counts else "0"
     b.suspend(ThreadState.BARRIER, key=b.read_operand(barrier, 32), expected_count=count, value=value)
     b.report_order(Scope.BLOCK)

@@ -105,8 +105,9 @@ class Worker:
         records = Buffer(THREAD_RECORD_SIZE * (-(-record_count // WARP_SIZE) * WARP_SIZE))
         shared_memory = Buffer(static_shared_size + dynamic_shared_size)
         local_memory = Buffer(local_size * concurrent_count)
-        worker_regions = (shared_memory.region("shared memory"), local_memory.region("local memory"))
-        self._worker_regions = RegionTable.of([*worker_regions, *program_regions])
+        own_regions = (shared_memory.region("shared memory"), local_memory.region("local memory"))
+        # All regions but those of the caller, which `reset` replaces.
+        self._worker_regions = RegionTable.of([*own_regions, *program_regions])
         # Two words for each access, and two more, so that the array is not empty if there is no access.
         self._region_cache = (ctypes.c_int64 * (2 * access_count + 2))()
         self.fault_record = FaultRecord()
@@ -163,8 +164,8 @@ class Worker:
             ctypes.memset(buffer.address, 0, buffer.size)
         self.fault_record.kind = Fault.NONE
         previous, self._caller_regions = self._caller_regions, regions
-        # The CPU device passes the same two objects of bytes until memory is allocated or freed, so that the
-        # table is right until then.
+        # The CPU device passes the same two `bytes` objects until memory is allocated or freed, and the table
+        # is right as long as it does.
         if previous.writable is not regions.writable or previous.read_only is not regions.read_only:
             self._join_regions()
             # Clear the region cache, since the launch may not access the old regions.
