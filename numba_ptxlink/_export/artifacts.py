@@ -56,7 +56,8 @@ class Request:
         include_dirs: The folders of headers that define structs of the functions.
         front_end: The front end of functions whose decorator names none; None to choose it for each.
         threads: The number of architectures that code is compiled for concurrently.
-        writes_files: Whether files are written, rather than used in this process.
+        writes_files: Whether the artifacts become files, now or later, rather than stay in this process. Only
+            then may nvcc be called to check the header.
     """
 
     stem: str
@@ -180,8 +181,8 @@ def pack(
     for kind, container in _CONTAINERS.items():
         if kind in kinds:
             files[kind, ""] = container.make(packing)
-    has_kernels = not {KERNELS, LAUNCHER}.isdisjoint(kinds)
-    minimum_of_kernels = packing.executable.minimum if has_kernels else None
+    contains_executable = not {KERNELS, LAUNCHER}.isdisjoint(kinds)
+    minimum_of_kernels = packing.executable.minimum if contains_executable else None
     minimums = minimums_of_artifacts(files, packing.members, packing.compiler_of, minimum_of_kernels)
     return Artifacts(files, minimums, packing.compilers, packing.cooperative, tuple(left_out))
 
@@ -229,8 +230,8 @@ class _Packing:
             )
             for kind in (LTOIR, CUBIN)
         }
-        # The kernels that synchronise their grid are the same for each architecture. Without PTX, no artifact
-        # is made that launches kernels.
+        # The kernels that synchronise their grid are the same for each architecture. Without PTX, the set is
+        # empty, which nothing depends on: artifacts that launch kernels are made of PTX.
         ptx = codes[0].artifacts.get(PTX, b"").decode()
         self.cooperative = executables.cooperative_kernels(ptx, [kernel.name for kernel in self.kernels])
         # Not cached properties: before Python 3.12, their lock could stay locked in a forked child.

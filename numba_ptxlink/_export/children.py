@@ -66,7 +66,7 @@ class _Server:
     def __init__(self, pickled_prepare: bytes) -> None:
         self._socket, server_end = socket.socketpair()
         with server_end:
-            # Without "", the working directory, which differs between this process, the server and the
+            # Leave out "", the working directory: it differs between this process, the server and the
             # children.
             start_code = _START_CODE.format(
                 path=[*filter(None, sys.path), str(_PACKAGE_PARENT)], descriptor=server_end.fileno()
@@ -107,8 +107,9 @@ class _Server:
         self._process.wait()
 
 
-# The key contains the process id: a forked child inherits this table, but has to start servers of its own.
-# When the child ends, it closes only its copies of the sockets, so that the servers of its parent continue.
+# The key contains the process id: a process that the caller forks inherits this table, but has to start
+# servers of its own. When it ends, it closes only its copies of the sockets, so that the servers of its
+# parent continue.
 _servers: dict[Any, _Server] = {}
 _lock = Lock()
 
@@ -200,14 +201,15 @@ def _serve(descriptor: int) -> None:
     control = socket.socket(fileno=descriptor)
     with Connection(os.dup(descriptor)) as connection:
         function, *args = pickle.loads(connection.recv_bytes())  # noqa: S301 - sent by the process that has started this one
-    # Imported modules live as long as the process: exclude them from garbage collection in children.
+    # Imported modules live as long as the process: collect no garbage while they are imported, and exclude
+    # them from collections in children, by `gc.freeze`.
     gc.disable()
     # If this fails, a child imports the compiler again, and reports the error.
     with contextlib.suppress(Exception):
         function(*args)
     gc.freeze()
     gc.enable()
-    # The kernel then removes children that have ended.
+    # The operating system then removes children that have ended.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     # Python warns of forks beside threads, but libraries that start threads, such as NumPy, support forks.
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork")

@@ -58,7 +58,7 @@ class Marked:
 
     @property
     def location(self) -> str:
-        """The full path and line of the definition, as messages begin with it: "/home/me/file.py:line"."""
+        """The full path and line of the definition, which messages begin with, as "/home/me/file.py:line"."""
         return location_of(self.function)
 
 
@@ -128,7 +128,8 @@ def _names_with_values(function: Any) -> Iterator[tuple[str, Any]]:
     """
     Yield each name that *function* uses, with its value; the value of an unknown name is None.
 
-    After the name of a module, those of attributes that the function may read follow, such as "math.sin".
+    A module is followed by the names that the function may read from it, such as "math.sin": all names in its
+    byte code, which does not tell whose attributes they are.
     """
     code = function.__code__
     values = variables_in_scope(function)

@@ -290,7 +290,8 @@ def _merge_ltoir(
     Merge link files into the LTO-IR of *group*.
 
     Raises:
-        ExportError: Linkers of *target_release* could not read the result, or the merge failed.
+        ExportError: Linkers of *target_release* could not read the result.
+        LinkError: The merge failed.
     """
     if target_release:
         target_release.check_ltoir_merge(group.arch)
@@ -341,7 +342,7 @@ def _compile_ir(
     older_nvvm: Nvvm | None = None,
 ) -> bytes:
     """
-    Compile the LLVM IR *modules*, which define *group*, to PTX or LTO-IR, by libNVVM or by *older_nvvm*.
+    Compile *modules*, the LLVM IR of *group*, to PTX or LTO-IR, by libNVVM or by *older_nvvm*.
 
     Raises:
         ExportError: libNVVM refused the modules, or is missing.

@@ -1,4 +1,4 @@
-"""Compile for a front end's `cuda.compile` with the C ABI of this package, if `abi_info` requires it."""
+"""Compile for a front end's `cuda.compile` with this package's C ABI, if `abi_info` or the caller asks."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def compile_c_abi(
     if arguments["abi"] != "c" or abi_info is None or output not in (PTX, LTOIR):
         return None
     abi_options = abi.AbiOptions.of(abi_info)
-    # Front ends themselves have no kernels with the C ABI, do not know these keys of abi_info, and pass
-    # structs as aggregates="flat" does.
+    # Front ends themselves have no kernels with the C ABI, do not know `DECORATOR_OPTIONS` in abi_info, and
+    # pass structs as aggregates="flat" does.
     needs_package = (
         not arguments["device"]
         or any(key in abi_info for key in DECORATOR_OPTIONS)

@@ -205,7 +205,7 @@ def _compile(
 
 
 def functions_of(source: Any, front_end: str | None) -> tuple[Loaded, tuple[ResolvedFunction, ...]]:
-    """Return the marked functions of *source*, as loaded and with their types."""
+    """Load *source*; return the result of `load`, and the marked functions with their types."""
     loaded = load(source, front_end)
     return loaded, resolve(loaded.marked, choice.common_front_end(loaded.marked, front_end))
 

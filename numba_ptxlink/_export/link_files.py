@@ -47,8 +47,8 @@ _KEEPER = "numba_ptxlink_keep"
 # The mangled name of a C++ function outside of namespaces and classes, such as _Z5saxpyf: the length of the
 # name, then the name, then the types.
 _MANGLED = re.compile(r"_Z(?P<length>[0-9]+)(?P<rest>\w+)", re.ASCII)
-# A file's CUDA C++ without its shims (functions that call those of C++ headers for Numba), its name, and the
-# folders of its headers.
+# A file's CUDA C++ without its shims (functions through which Numba calls those of C++ headers), its name,
+# and the folders of its headers.
 _SourceKey = tuple[str, str, tuple[Path, ...]]
 
 
@@ -173,11 +173,11 @@ def _compile_renamed(
 
     Args:
         sources: The text, the name and the include directories of each file.
-        private_names: The new name of each symbol.
+        private_names: The new name for each C++ name.
         arch: The GPU to generate code for.
 
     Returns:
-        Name and LTO-IR of each file, and *private_names* without the symbols that keep their names.
+        Name and LTO-IR of each file, and *private_names* without the names that are kept.
     """
     while True:
         macros = [f"-D{name}={new}" for name, new in private_names.items()]
@@ -237,7 +237,7 @@ def _identifier(symbol: str) -> str:
 
 
 def _is_nested(symbol: str) -> bool:
-    """Return whether *symbol* is that of a function in a namespace or class, which no macro renames."""
+    """Return whether *symbol* is of a function in a namespace or class, which `_identifier` does not name."""
     return symbol.startswith("_Z") and _MANGLED.fullmatch(symbol) is None
 
 
@@ -307,7 +307,7 @@ def merge_ltoir(
     ltoir: bytes, linked_files: Sequence[tuple[str, bytes]], arch: Arch, functions: Iterable[LoweredFunction]
 ) -> bytes:
     """
-    Merge *functions* and the code they call into one LTO-IR module.
+    Merge *ltoir*, the LTO-IR of *functions*, and the link files into one LTO-IR module.
 
     Raises:
         LinkError: nvJitLink refused the code, or cannot return LTO-IR.

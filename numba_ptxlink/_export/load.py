@@ -189,9 +189,9 @@ def _marked_in(module: ModuleType) -> tuple[Udf, ...]:
     """
     Return the marked functions of *module*, in the order in which they were marked.
 
-    A function counts if it was marked while the module was imported, even by a module that it imports, or
-    without a name in the module, as in a list or a class. A function of the module that was marked later
-    counts if it was assigned to a name of the module.
+    A function counts if it was marked while the module was imported, even if another module's function marked
+    it, or if it has no name in the module, as in a list or a class. A function of the module that was marked
+    later counts if it was assigned to a name of the module.
     """
     name = module.__name__
     assigned_later = (

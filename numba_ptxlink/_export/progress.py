@@ -1,8 +1,8 @@
 """
 Show the current step of a long export on a terminal.
 
-An export of many functions, for several GPUs, or with a header that nvcc compiles takes seconds. After two
-seconds, a line on standard error names the step; the line is deleted at the end. Child processes that
+An export takes seconds if it has many functions, is for several GPUs, or has nvcc compile its header. After
+two seconds, a line on standard error names the step; the line is deleted at the end. Child processes that
 compile report their steps to the process that waits for them.
 """
 

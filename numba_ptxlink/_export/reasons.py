@@ -70,7 +70,7 @@ def explain(function: Any, error: Exception) -> str:
         file_name = Path(innermost.f_code.co_filename).name
         cause = (
             f"{type(error).__name__} in the compiler ({file_name}:{innermost.f_lineno}), without a message; "
-            "remove expressions until the function compiles, and rewrite the last one"
+            "remove expressions until the function compiles, and rewrite the one that you removed last"
         )
     return f"{location(error)}{cause}"
 
@@ -103,8 +103,8 @@ def _known_cause(error: Exception) -> str:
 def _record_field_cause(error: Exception, frames: list[FrameType]) -> str:
     """Return the explanation for a field that a record lacks; "" for other errors."""
     # If a record lacks a field, the innermost frame is a method of the record type. In other errors, `self`
-    # may be a statement of the compiler, whose class raises a KeyError, not an AttributeError, for a missing
-    # attribute.
+    # of that frame may be an expression of Numba's IR, whose class raises a KeyError, not an AttributeError,
+    # for a missing attribute.
     fields = None
     with contextlib.suppress(KeyError):
         fields = getattr(frames[-1].f_locals.get("self"), "fields", None)

@@ -236,7 +236,7 @@ def spell_signature(function: ResolvedFunction) -> str:
 
 
 def _spell(ty: Any, names: abi.Names) -> str:
-    """Return the name of a record in *names*, or else of a Numba type; of its class if the type's is long."""
+    """Return a type's name: a record's in *names*, or else Numba's; that of its class if Numba's is long."""
     name = names.get(ty)
     if isinstance(name, str):
         return name
@@ -301,6 +301,8 @@ class _Module:
 def _to_numba_type(value: Any, name: str, front_end: FrontEnd, default: Any = None) -> Any:
     """
     Return the Numba type for *value*, which has the name *name* in the signature; else *default*.
+
+    For a module, returns a `_Module`, whose attributes are Numba types.
 
     Raises:
         AbiError: *value* is not a type, and there is no default.

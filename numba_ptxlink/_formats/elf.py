@@ -30,7 +30,8 @@ _ACCELERATORS_FLAG_CUDA_12, _ACCELERATORS_FLAG_CUDA_13 = 0x800, 0x8
 # A record of the section .nv.compat with the number 9 (second byte) and the value 1. Records begin at
 # multiples of four bytes.
 _ACCELERATED_RECORD = b"\x02\x09\x01"
-# STO_CUDA_ENTRY marks kernels in st_other, the sixth byte of a symbol; also in cuda-gdb's cuda-tdep.c.
+# STO_CUDA_ENTRY marks kernels in st_other, the sixth byte of a symbol. Its value is also in the source of
+# cuda-gdb, cuda-tdep.c.
 _OTHER_OFFSET, _ENTRY_BIT = 5, 0x10
 # pyelftools has no name for STT_CUDA_OBJECT, and calls its number STT_LOPROC.
 _KINDS = {"STT_FUNC": "func", "STT_OBJECT": "variable", "STT_LOPROC": "variable"}

@@ -70,7 +70,7 @@ def ptx_members(code: bytes) -> list[PtxMember]:
 
 
 def _decompress(content: bytes, size: int, flags: int) -> bytes:
-    """Return the content of a member, which has *size* bytes when decompressed, by libzstd or liblz4."""
+    """Decompress the content of a member to *size* bytes, by libzstd or liblz4."""
     target = ctypes.create_string_buffer(size)
     try:
         if flags & _ZSTD_FLAG:

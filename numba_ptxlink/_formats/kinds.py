@@ -84,7 +84,7 @@ def recognise(code: bytes) -> str | None:
         return None
     # Compilers of PTX accept any bytes in comments and strings, not only UTF-8.
     text = stripped.decode(errors="surrogateescape")
-    # The lexer is imported only for text that may be PTX.
+    # `read_header` may import the lexer, which takes long: it is called only for text that may be PTX.
     if ".version" in text and read_header(text).version:
         return PTX
     return CU if is_text(code, ascii_based=False) and _is_cxx(text) else None

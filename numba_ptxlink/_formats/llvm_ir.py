@@ -45,7 +45,7 @@ class NvvmDialect(enum.Enum):
         return "ptr" if self.is_opaque else f"{target}*"
 
     def adapt_byval(self, modules: Iterable[str]) -> list[str]:
-        """Return *modules* with `byval(%"Particle")` in this dialect, which may have only `byval`."""
+        """Return *modules* in this dialect: with typed pointers, `byval(%"Particle")` becomes `byval`."""
         return [module if self.is_opaque else _TYPED_BYVAL.sub("byval", module) for module in modules]
 
 

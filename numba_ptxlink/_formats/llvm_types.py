@@ -134,7 +134,7 @@ def _read(tokens: list[str]) -> tuple[Type, list[str]]:
         body, remaining = _read_members(remaining[1:])
         ty, remaining = StructType(body.members, packed=True), remaining[1:]
     elif head in "[<":
-        # `[4 x float]`: the element type begins two tokens after the bracket.
+        # `[4 x float]`: two tokens, the count and `x`, stand before the element type.
         element, after_element = _read(remaining[2:])
         ty = SequentialType(int(remaining[0]), element, is_vector=head == "<")
         remaining = after_element[1:]

@@ -406,7 +406,7 @@ class _Reader:
         return end
 
     def _line_of(self, offset: int) -> int:
-        """Return the 1-based line of *offset*, counted from the offset of the last call."""
+        """Return the 1-based line of *offset*; counting resumes at the offset of the last call."""
         # The first range is empty if *offset* is before that of the last call, the second if it is after it.
         self._line += self._text.count("\n", self._counted_offset, offset)
         self._line -= self._text.count("\n", offset, self._counted_offset)
