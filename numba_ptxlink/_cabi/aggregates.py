@@ -119,10 +119,10 @@ def record_struct(name: str, fields: Iterable[Member], size: int, python_type: s
 
 def complete_record(layout: Struct) -> Struct:
     """
-    Derive the name of a *layout* of `record_struct` if it has none, and replace classes if it is packed.
+    Return *layout*, a result of `record_struct`, with a name derived from its members if it has none.
 
-    C++ compilers refuse to pack the classes `__half` and `__nv_bfloat16`: C structs of the same bits replace
-    them.
+    In a packed struct, C structs of the same bits replace the classes `__half` and `__nv_bfloat16`, which C++
+    compilers refuse to pack.
     """
     if layout.packed:
         layout = dataclasses.replace(layout, members=_members_without_classes(layout))
@@ -164,9 +164,10 @@ def _without_classes(ctype: CType) -> CType:
 
 def as_existing(layout: Struct, existing: ExistingStruct) -> Struct:
     """
-    Return *layout* for *existing*, a struct that C++ defines, which keeps the offsets of the members.
+    Return *layout* with the name, alignment and size of *existing*, a struct that C++ defines.
 
-    The alignment is that of its `alignas`; otherwise that of the members, or 1 if they do not fit C's layout.
+    Members keep their offsets. The alignment is that of the `alignas` of *existing*; without one, that of the
+    members, or 1 if their offsets do not fit C's layout. The size is rounded up to the alignment.
 
     Raises:
         AbiError: The size of a record is impossible for such a struct in C++.

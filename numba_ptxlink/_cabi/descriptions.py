@@ -64,7 +64,7 @@ class TypeDescription:
     @classmethod
     def read(cls, entry: Mapping[str, Any]) -> TypeDescription:
         """Return the description that an *entry* of a manifest has."""
-        # An entry has a "field" if the member's name in Python is not its name in C.
+        # A member has a "field", its name in Python, if that is not its name in C.
         members = tuple(
             MemberDescription(
                 str(member.get("field", member["name"])), str(member["type"]), int(member["offset"])

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 # C++ that gives the kind of a number: 'f' floating point, 'i' signed, 'u' unsigned, '&' a reference, '?'
-# unknown.
+# unknown. An enum has the kind of its underlying type if that is fixed, as only then C++ accepts T{0}.
 _KIND_TEMPLATES = """\
 #if defined(__cplusplus) && !defined(NUMBA_PTXLINK_NUMBER_KIND)
 #define NUMBA_PTXLINK_NUMBER_KIND(...) numba_ptxlink::number_kind<decltype(__VA_ARGS__)>::value
@@ -66,9 +66,9 @@ ASSERTION_END = ', as in Python");'
 
 # A line of NVRTC's log: error: static assertion failed with "the size of P is not 8, as in Python".
 _FAILED_ASSERTION = re.compile(r'static assertion failed with "([^"\n]*), as in Python"')
-# For integers in Python, the kinds in C++ that contradict theirs; then those for pointers, booleans and
-# characters. The sign of char and of an enum without a fixed underlying type depends on the compiler, so
-# their kind is '?'.
+# The kinds in C++ that contradict each kind of integer in Python; then the kinds that contradict pointers,
+# booleans and characters. The sign of char and of an enum without a fixed underlying type depends on the
+# compiler, so their kind is '?'.
 _EXCLUDED_KINDS = {"int": "uf&", "uint": "if&"}
 _EXCLUDED_KINDS_DEFAULT = "f&"
 
@@ -115,7 +115,7 @@ def assertions(struct: c.Struct) -> str:
         size_conditions.append(
             (f"sizeof({expression}) == {ctype.size}", f"the size of {member} is not {ctype.size}")
         )
-        # The kind of an array, compared before its elements, is that of the elements.
+        # Compare the kind once for an array and its elements: C++ gives the array the kind of its elements.
         if not path.endswith("]"):
             kind_conditions += _conditions_on_kind(member, f"NUMBA_PTXLINK_NUMBER_KIND({expression})", ctype)
     copy_checks, size_checks, kind_checks = (

@@ -215,13 +215,13 @@ def _macro_part(stem: str) -> str:
 
 
 def _guard(stem: str, body: str) -> str:
-    """Return the include guard of *body*, with a digest, so that headers of one stem differ in it."""
+    """Return the include guard of *body*, with a digest: headers of one stem need different guards."""
     digest = hashlib.sha256(body.encode()).hexdigest()[:16].upper()
     return f"NUMBA_PTXLINK_{_macro_part(stem)}_{digest}_H"
 
 
 def _views(types: Sequence[c.CType]) -> list[str]:
-    """Return assertions that instantiate the views, so that clang warns of no incomplete result types."""
+    """Return assertions on views that instantiate them: else clang warns that result types are incomplete."""
     lines = [
         f'static_assert(sizeof({ctype.name}) == {ctype.size}, "size of an array_view");\n'
         for ctype in types

@@ -212,7 +212,7 @@ __attribute__((constructor)) static void numba_ptxlink_start() {
 """
 # Assembly for relocatable code, with a __fatBinC_Wrapper_t of fatbinary_section.h: magic number, version,
 # address of the fat binary, 0 for no file name. Its first line repeats an attribute of the declaration in
-# C++, since compilers do not emit the visibility of functions that they only declare.
+# C++, since compilers do not emit the visibility of a function that the source declares and does not define.
 _ASM_LINKABLE = """\
 .hidden __cudaRegisterLinkedBinary{module}
 .globl __fatbinwrap{module}
@@ -260,7 +260,11 @@ _ASM_USED_KERNELS = """\
 
 
 def module_name(stem: str, digest: str) -> str:
-    """Return the name by which device linkers know an object, a part of symbols; *digest* makes it unique."""
+    """
+    Return the name by which device linkers know an object; *digest* makes it unique.
+
+    Symbols in the object end with this name, such as `__fatbinwrap_0123456789abcdef_saxpy`.
+    """
     return f"_{digest}_{re.sub(r'[^A-Za-z0-9_]', '_', stem)}"
 
 

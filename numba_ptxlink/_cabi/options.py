@@ -27,22 +27,24 @@ _STRUCT = re.compile(
 )
 _LIBRARY_NAMESPACES = ("std", "cuda", "cooperative_groups", "cub", "nv", "nvcuda", "thrust", "numba_ptxlink")
 # The maxima of threads per block, blocks per multiprocessor and blocks per cluster: "Launch Bounds" and
-# "Technical Specifications" in the CUDA Programming Guide. The maximum size of a cluster depends on the GPU;
-# PTX has 32 bits for it.
+# "Technical Specifications" in the CUDA Programming Guide. The maximum size of a cluster depends on the GPU:
+# the limit here is that of a positive i32 in NVVM's annotation.
 _MAX_BOUNDS = (1024, 32, (1 << 31) - 1)
 
 
 @dataclass(frozen=True)
 class AbiOptions:
     """
-    The options that change a function's code: in `abi_info` of `cuda.compile`, or of `@udf` and `@kernel`.
+    The options that change a function's code: the keys of `abi_info` of `cuda.compile`.
+
+    The decorators `@udf` and `@kernel` have some of them as arguments.
 
     Args:
         abi_name: The symbol; None for the Python function's `__name__`.
         aggregates: "value" passes structs as C does, "flat" passes each member as a parameter.
         on_error: The effect of an error: "zero" returns a zero-initialised value, "trap" stops the kernel.
         checked: Whether a division by zero and an index out of range are errors, in the function and in its
-            callees. Without it, errors are `raise`, `assert` and the checks that Numba always makes.
+            callees. Without it, only `raise`, `assert` and the checks that Numba always makes are errors.
     """
 
     abi_name: str | None = None

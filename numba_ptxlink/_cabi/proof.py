@@ -159,7 +159,7 @@ def _explanation(
         message = (
             "Structs of C++ have other layouts than in Python: "
             f"{'; '.join(existing.failures(log))}. {structs_text}. Make them agree: by offsets and itemsize "
-            'of the dtype, or where C++ aligns a struct to N bytes by "alignas(N) NAME" in structs=.'
+            'of the dtype, or, if C++ aligns a struct to N bytes, by "alignas(N) NAME" in structs=.'
         )
         return with_location(location, message)
     if existing.ASSERTION_END in line:

@@ -243,7 +243,7 @@ def check_ptx(signature: Signature, option: str = "emit=['ltoir']") -> None:
             raise AbiError(
                 f"Function {signature.name}: {title}, of C type {ctype.name}, has the unaligned member "
                 f"{member!r}, and nvcc passes such structs by value wrongly in PTX; create its dtype with "
-                "align=True, and with C's offsets if a member is complex, pass a pointer to it or an array "
+                "align=True (and with C's offsets if a member is complex), pass a pointer to it or an array "
                 f"of it, or export and link only LTO-IR ({option})."
             )
 
