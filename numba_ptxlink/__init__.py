@@ -138,6 +138,7 @@ def _install_hooks() -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module(hook)
     front_end_packages = getattr(sys.modules.get("_numba_ptxlink_hook"), "PACKAGES", ())
+    # Test numba.cuda apart: without the hook, its list PACKAGES is missing, too.
     if is_numba_cuda_imported or any(package in sys.modules for package in front_end_packages):
         importlib.import_module("._plugin", __name__).imported_late()
 

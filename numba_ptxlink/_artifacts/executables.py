@@ -76,7 +76,7 @@ def missing_definition_reason(undefined: Collection[str], target_release: Target
         return ""
     linker = CURRENT_ENVIRONMENT.linker()
     linker_release = linker[1] if linker else None
-    # A driver loads only code that a linker of the driver's major version made.
+    # A driver loads the code of all linkers of its own major version, but refuses code of newer ones.
     if linker_release is None or linker_release[0] != target_release.release[0]:
         return f"the device runtime, which synchronises a grid, is not for {target_release.description}"
     return ""

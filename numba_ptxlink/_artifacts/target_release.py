@@ -2,9 +2,9 @@
 Lower the version of PTX for a CUDA release, and find the oldest releases that accept an artifact.
 
 PTX gets the lowest version that its text allows, which a compiler confirms. LTO-IR and machine code need a
-compiler of the target release. A linker reads PTX, LTO-IR and machine code of its own release and of older
-ones. A driver compiles PTX of its own release and of older ones, and loads machine code of all releases of
-its major version.
+compiler that is not too new for the target release. A linker reads PTX, LTO-IR and machine code of its own
+release and of older ones. A driver compiles PTX of its own release and of older ones, and loads machine code
+of all releases of its major version.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ class MinimumRelease(NamedTuple):
 
     Args:
         toolkit: The release of the linker; None if no linker reads the artifact, or the release is unknown.
-        driver: The CUDA version of the driver that loads the artifact, or, if its code is relocatable, a
-            cubin that is linked from this code and no other; None for LTO-IR and for files that no driver
-            loads.
+        driver: The CUDA version of the driver; for relocatable code, of the driver that loads the cubin
+            linked from this code alone. None for LTO-IR, for files without device code, or if the release is
+            unknown.
     """
 
     toolkit: Release | None
@@ -109,8 +109,8 @@ def minimum_of_code(kind: str, arch: Arch, code: bytes, tool: str) -> MinimumRel
         kind: "ptx", "ltoir" or "cubin".
         arch: The GPU architecture of the code.
         code: The code.
-        tool: Name and release of the compiler of LTO-IR or a cubin, such as "ptxas 13.0", which for LTO-IR
-            may end without a release; not read for PTX.
+        tool: Name and release of the compiler of LTO-IR or a cubin, such as "ptxas 13.0"; the release may be
+            missing for LTO-IR. Not read for PTX.
     """
     if kind == PTX:
         version = read_header(code.decode(errors="replace")).version
@@ -126,12 +126,19 @@ def minimum_of_code(kind: str, arch: Arch, code: bytes, tool: str) -> MinimumRel
 
 
 def ltoir_tool(arch: Arch, *, merged: bool) -> str:
-    """Return name and release of the compiler of LTO-IR in this environment; see `_ltoir_release`."""
+    """
+    Return name and release of the compiler of LTO-IR in this environment.
+
+    Args:
+        arch: The GPU architecture.
+        merged: Whether the linker merges the LTO-IR of functions with that of their link files (`link=`), and
+            so writes it anew.
+    """
     return f"{'nvJitLink' if merged else 'NVVM'} {dotted(_ltoir_release(arch, merged=merged))}"
 
 
 def _ltoir_release(arch: Arch, *, merged: bool = False) -> Release | None:
-    """Return the release of the LTO-IR that NVVM, or the linker if *merged*, writes here; None if unknown."""
+    """Return the release of the LTO-IR of this environment, as in `ltoir_tool`; None if it is unknown."""
     linker = CURRENT_ENVIRONMENT.linker() if merged else None
     if linker is not None:
         return linker[1]
@@ -227,7 +234,7 @@ class TargetRelease:
         version = _parse_release(ptx_isa if cuda is None else cuda)
         release = first_release_reading(PtxVersion(*version)) if version and cuda is None else version
         isa = newest_isa(release) if release else None
-        # There may be no PTX version *ptx_isa*: the first release that reads it then has a later version.
+        # PTX before 7.0 is not supported: `first_release_reading` returns 11.0 for it, whose PTX is 7.0.
         is_unknown_isa = cuda is None and isa != version
         if release is None or isa is None or release < _OLDEST_RELEASE or is_unknown_isa:
             raise ConfigError(

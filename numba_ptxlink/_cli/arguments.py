@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser with one-line errors in place of argparse's, which have the usage of all options."""
+    """A parser with short errors in place of argparse's, which begin with the usage of all options."""
 
     def error(self, message: str) -> NoReturn:
         """Exit with status 2 and *message*, and a hint if its cause is the order of the arguments."""

@@ -119,8 +119,8 @@ def _export(arguments: argparse.Namespace) -> Report:
 
     module, paths = arguments.module, arguments.files
     options = {name: getattr(arguments, name) for name in _SAME_NAME_OPTIONS}
-    # Both options may be repeated, and each use may be a list with commas. `export` splits each item of a
-    # list of architectures at its commas, but only a single text of emit.
+    # --arch and --emit may be repeated, each time with a list with commas. The function `export` splits each
+    # item of a list `arch` at its commas, but splits `emit` only if it is one string.
     options["arch"] = options["arch"] or "sm_75"
     options["emit"] = options["emit"] and ",".join(options["emit"])
     with (
