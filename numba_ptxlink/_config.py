@@ -93,7 +93,7 @@ class Config(NamedTuple):
         cache_dirs: The directories in NUMBA_PTXLINK_CACHE, in order; empty for the user's cache directory.
         cache_url: The URL of the Redis server in NUMBA_PTXLINK_CACHE; None if there is no URL.
         cache_size: NUMBA_PTXLINK_CACHE_SIZE: `2GiB`, or a number with a unit from `B` to `TiB`. The soft
-            limit of the directory that is written. `kB` means `KiB`.
+            limit of the first directory that can be written, which gets all new entries. `kB` means `KiB`.
         cache_secret: NUMBA_PTXLINK_CACHE_SECRET: Unset, or any text. The key that authenticates the entries
             of the cache. Without it no server is used.
         device: NUMBA_PTXLINK_DEVICE: Unset, or `cpu`. Whether the CPU is the CUDA device of the process, as

@@ -126,8 +126,8 @@ def _link(arguments: argparse.Namespace) -> Report:
         macros = [f"--define-macro={define}" for define in arguments.defines]
         options = {name: getattr(arguments, name) for name in _SAME_NAME_OPTIONS}
         linked = link(*arguments.inputs, nvrtc_flags=macros, **options)
-    # `linked.reason` says why the backend was chosen. For a linker, the reason is also why the inputs did not
-    # become one PTX module.
+    # `linked.reason` says why the backend was chosen. If the backend is a linker such as nvJitLink, the
+    # inputs did not become one PTX module for the same reason.
     if arguments.emit == PTX and not linked.ptx:
         raise LinkError(
             f"The inputs did not become one PTX module: {linked.reason}; pass only PTX, CUDA C++ or Python, "

@@ -68,7 +68,7 @@ def _format_symbol(symbol: SymbolReport) -> Iterator[str]:
     ]
     resources = [f"{amount} {unit}" for amount, unit in amounts if amount is not None]
     if symbol.spills is not None:
-        # After the number of registers, which is known if the spills are.
+        # Insert the spills after the number of registers: a file with spills has this number, too.
         resources.insert(1, f"spills {symbol.spills[0]} bytes stored, {symbol.spills[1]} loaded")
     if resources:
         yield f"      {', '.join(resources)}"

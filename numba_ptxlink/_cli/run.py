@@ -189,7 +189,7 @@ def _parse_value(text: str) -> Any:
 
 
 def _to_json(value: Any) -> Any:
-    """Return a result as JSON has it: arrays become lists; bytes, complex numbers, NaN and infinity, text."""
+    """Return a result for JSON: lists for arrays, and texts for bytes, complex numbers, NaN and infinity."""
     from numba_ptxlink._launch.results import Record
 
     if isinstance(value, Record):

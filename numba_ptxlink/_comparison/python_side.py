@@ -28,7 +28,8 @@ def without_compiler(function: FunctionType) -> Callable[..., Any]:
     """
     Return a callable that runs *function* in Python, with Python functions in place of dispatchers.
 
-    Helpers are replaced as well, whichever modules they are in. The call raises what the function raises.
+    Dispatchers that those functions call are replaced as well, in any module. The call raises what *function*
+    raises.
 
     Raises:
         SkippedCallError: The call raises it if Python cannot run the function, or needs more than 100,000
@@ -109,8 +110,8 @@ def _call_limited(function: Callable[..., Any], copies: _Copies, arguments: tupl
         line_count += 1
         if line_count > _MAX_LINES:
             raise SkippedCallError(f"it takes Python more than {_MAX_LINES:,} lines")
-        # A function of a front end that a copy calls, and that returns None, is a placeholder for device
-        # code, such as `libdevice.expf`.
+        # A copy called a function in a front end's package, and the function returns None: a placeholder for
+        # device code, such as `libdevice.expf`.
         if event == "return" and value is None and copies.has_frame(frame.f_back) and _is_compiler(frame):
             raise NotImplementedError(
                 f"{frame.f_globals['__name__']}.{frame.f_code.co_name} only runs on a GPU"

@@ -88,7 +88,7 @@ def _draw(rng: Any, dtype: Any, count: int) -> Any:
         # The number of bits is uniform, so that small integers are as frequent as large ones.
         values >>= rng.integers(8 * size, size=count).astype(dtype)
     elif kind in _CORNERS:
-        # For booleans and byte strings, all values are corner values; those of floats are replaced below.
+        # All booleans and byte strings are corner values. Floats are drawn again below.
         corners = _CORNERS[kind]
         values = rng.choice(np.array(corners, dtype), count)
     else:

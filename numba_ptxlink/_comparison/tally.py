@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # In compiled code, an exception becomes the instruction `trap` or a call of `__assertfail`.
 _RAISING_INSTRUCTIONS = ("trap", "__assertfail")
-# Integers of more than 60 digits: a report shows the first 20 and the last 10.
+# Integers of 60 digits or more: a report shows the first 20 and the last 10.
 _LONG_INTEGER = re.compile(r"\b(\d{20})\d{30,}(\d{10})\b")
 
 

@@ -76,11 +76,10 @@ def _integer_operator(name: str) -> Callable[..., Any]:
 
     def method(number: int, *operands: Any) -> Any:
         if operands and isinstance(operands[0], int):
-            # `__radd__` and the like get the right operand first.
-            left_operand, right_operand = (
-                (operands[0], number) if name.startswith("__r") else (number, operands[0])
-            )
-            # Before the operation: a large result of these two would take long, or fill the memory.
+            # `2 << x` calls `x.__rlshift__(2)`, in which *number* is the right operand.
+            is_reflected = name in {"__rlshift__", "__rpow__"}
+            left_operand, right_operand = (operands[0], number) if is_reflected else (number, operands[0])
+            # Check shifts and powers in advance: to compute a large result may take long, or fill the memory.
             if name in {"__lshift__", "__rlshift__"}:
                 _check_bits(left_operand.bit_length() + right_operand)
             elif name in {"__pow__", "__rpow__"} and len(operands) == 1:

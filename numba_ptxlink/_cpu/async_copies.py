@@ -77,7 +77,7 @@ def _copy_all(b: Translator, destination: str, source: str, size: int) -> None:
 
 
 def _source_size(b: Translator, operand: str, size: int) -> str:
-    """Return the number of bytes to read: *operand*; if that is a predicate, 0 if it is true, else *size*."""
+    """Return the bytes to read: *operand*; for a predicate, 0 if it is true, and *size* if it is false."""
     register_slot = b.find_register(operand)
     # The slot is the address and the width of the register; a predicate has one bit.
     if register_slot and register_slot[1] == 1:
@@ -194,7 +194,8 @@ def _wait(b: Translator, barrier: str, target: str, source: str, *, by_parity: b
     b.begin_block(wait)
     b.suspend(ThreadState.YIELDED)
     b.begin_block(after)
-    # Report the barrier as passed even if the result is false: the program repeats the instruction then.
+    # Report the barrier as passed without a test of the result: if it is false, the program does not rely on
+    # the barrier yet, but repeats the instruction.
     b.report_order(Scope.BLOCK)
     b.write_register(target, _is_complete(b, barrier, phase, by_parity=by_parity), 1)
 

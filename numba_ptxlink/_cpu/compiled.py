@@ -91,7 +91,7 @@ class CompiledModule:
         Compile a kernel or function, or take its code from the cache, and load the code.
 
         Raises:
-            LaunchError: A function that is no kernel may suspend.
+            LaunchError: The function is no kernel, but may make a thread wait for other threads.
         """
         key_parts = {
             "package": cache.package_version(),
@@ -107,7 +107,8 @@ class CompiledModule:
             field: cache_entry.meta[field] for field in CompiledEntry._fields if field in cache_entry.meta
         }
         if not cache_entry.meta["suspends"]:
-            # The executor is the function "block.NAME" of plain_block.ll, or "elementwise.NAME".
+            # Python calls the function "block.NAME" (of plain_block.ll) for a block of a kernel, and
+            # "elementwise.NAME" for a function.
             prefix = "block" if self.symbols.functions[name].kind == "entry" else "elementwise"
             return CompiledEntry(name, self._code.address(f"{prefix}.{name}"), None, **metadata)
         if self.symbols.functions[name].kind != "entry":

@@ -60,8 +60,8 @@ def return_or_exit(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -
 
 def trap(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """Translate `trap`."""
-    # Cooperative groups read the address of the grid barrier's workspace, and trap if it is null, since the
-    # launch is not cooperative. Report that rather than the trap.
+    # Cooperative groups read the address of the grid barrier's workspace. If the launch is not cooperative,
+    # the address is null, and they trap. Report the kind of launch rather than the trap.
     if b.reads_workspace:
         b.fault_unless(
             b.emit_op("icmp ne", "i32", b.load_context_field("cooperative"), 0), Fault.NOT_COOPERATIVE

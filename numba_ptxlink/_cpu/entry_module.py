@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from .symbols import Symbols
 
-    # The name of a function or variable of the module, shared or not; for a shared variable that a function
-    # declares, the name of that function and the variable's key, as in `functions.translate_body`.
+    # The key of a symbol: for a function or variable of the module, shared or not, its name. Functions may
+    # declare shared variables of one name: the key of such a variable is the function's name, and the scope
+    # and name of the variable, as in `functions.translate_body`.
     SharedName = str | tuple[str, ptx.Register]
 
 # Each shared variable begins at a multiple of this at least: the size of the largest access to shared memory.

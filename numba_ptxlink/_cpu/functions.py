@@ -192,7 +192,7 @@ def _translate_function(module: EntryModule, function: ptx.Function) -> tuple[st
         pointers = "" if is_kernel else "".join(f", ptr {pointer}" for pointer in b.pointers)
         attribute = " alwaysinline" if suspends else ""
         signature = f'internal i8 @"f.{name}"({parameters}{pointers}){attribute}'
-    # The lines above are executed even if a coroutine is asked for its frame size; the body begins here.
+    # The body begins here: a coroutine that is asked for its frame size returns before it.
     b.emit_step_counters()
     if name in graph.recursive:
         # The local memory of the thread ends at %limit, and the frame of this call at %top.
@@ -229,7 +229,7 @@ def find_labels(body: Sequence[tuple[int, ptx.Statement, ptx.Scope]]) -> dict[tu
 
 def translate_body(b: Translator, body: Sequence[tuple[int, ptx.Statement, ptx.Scope]]) -> None:
     """Translate the statements of a function, each of which comes with its index and its scope."""
-    # From the origins, `b` knows which NaNs it has to replace by the NaN that a GPU computes.
+    # The origins say which registers float32 arithmetic writes: `b` replaces NaNs in them by a GPU's NaN.
     b.origins = nan_bits.find_origins(body)
     latest_label = ""
     for index, statement, scope in body:
@@ -244,12 +244,12 @@ def translate_body(b: Translator, body: Sequence[tuple[int, ptx.Statement, ptx.S
             b.source_location = statement
         elif isinstance(statement, ptx.Declaration):
             for variable in statement.variables:
-                # The key of the variable: a register of this scope without a type.
-                register = ptx.Register(scope.block, variable.name, "")
+                # `Register` is the key of any name that a block declares. For a variable, its type is "".
+                key = ptx.Register(scope.block, variable.name, "")
                 if variable.space in ("local", "param"):
-                    b.declare(register, variable)
+                    b.declare(key, variable)
                 elif variable.space == "shared":
-                    b.module.shared_variables[b.function.name, register] = variable
+                    b.module.shared_variables[b.function.name, key] = variable
         # After a branch or a return, no thread reaches the instructions before the next label.
         elif isinstance(statement, ptx.Instruction) and b.block_is_open:
             b.emit_source_location()
@@ -275,7 +275,8 @@ def _translate_instruction(b: Translator, instruction: ptx.Instruction) -> None:
         else:
             _HANDLERS.get(mnemonic.opcode, compute)(b, mnemonic, instruction.operands)
     except UnsupportedInstruction:
-        # Delete the lines that the handler has added before it raised the exception, perhaps with a branch.
+        # Delete the lines that the handler added before it raised the exception. If one was a branch, it
+        # closed the block: open the block again.
         del b.lines[first_line:]
         b.block_is_open = True
         b.fault(Fault.UNDEFINED_FUNCTION if mnemonic.opcode == "call" else Fault.UNSUPPORTED)

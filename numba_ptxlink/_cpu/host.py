@@ -1,5 +1,5 @@
 """
-Launch PTX kernels on the CPU, with arguments of which only the sizes can be checked, as PTX has no types.
+Launch PTX kernels on the CPU. PTX lacks the types of C, so that only the sizes of arguments can be checked.
 
 The memory of each NumPy array among the arguments becomes a region, which the kernel may access.
 """
@@ -71,8 +71,8 @@ class PtxKernel(Launchable):
     """
     A kernel of PTX, on the CPU: `kernel[grid, block](...)`, `kernel[grid, block, stream, shared](...)`.
 
-    PTX has the sizes of parameters, but not their types. So pass a NumPy or ctypes number for a number; a
-    NumPy record, a ctypes struct or `bytes` for a struct; and a NumPy array for a pointer, or for an
+    PTX has the sizes of parameters, but not their types in C. So pass a NumPy or ctypes number for a number;
+    a NumPy record, a ctypes struct or `bytes` for a struct; and a NumPy array for a pointer, or for an
     `array_view` (of numba_ptxlink/array_view.h) with the same number of dimensions. The kernel writes into
     the memory of the arrays.
 

@@ -114,19 +114,21 @@ class PythonDriver:
     Args:
         settings: The devices.
         link: Links PTX inputs, given by their names and contents, to one PTX module.
-        prepare: Called when a module is loaded, so that it can patch Python packages imported since.
+        prepare: Patches Python packages; called whenever a CUDA module is loaded, since packages may have
+            been imported since the last call.
     """
 
     def __init__(self, settings: Settings, link: Link, prepare: Callable[[], None]) -> None:
         self._settings, self._link_ptx, self._prepare = settings, link, prepare
         # PyDLL keeps the GIL, since the calls take microseconds only.
         self._libcuda = ctypes.PyDLL("libcuda.so.1")
+        # For initcheck, libcuda.so.1 marks by this function which memory is initialised.
         if "initcheck" in settings.checks:
             self._libcuda.numba_ptxlink_set_marker(ctypes.c_void_p(checks.mark_function_address()))
         # The compiled modules, by the numbers that C passes.
         self._programs: dict[int, CpuProgram] = {}
         self._program_numbers = itertools.count(1)
-        # For each device, the memory that its kernels may access, and the generation of that table in C.
+        # For each device, the generation and a copy of the table in C: the memory that kernels may access.
         self._tables: dict[int, tuple[int, RegionTable]] = {}
         self._lock = Lock()
         self._functions = _PythonFunctions(
@@ -333,6 +335,7 @@ class PythonDriver:
                 if generation.value:
                     break
                 capacity = 2 * count
+            # Each pair is the first and the end address of a region; C writes the writable regions first.
             packed = bytes(memoryview(pairs).cast("B")[: PAIR_SIZE * count])
             writable_size = PAIR_SIZE * writable_count.value
             # `_launch` replaces the function `find_near`.
