@@ -94,8 +94,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
     "fusion": [
         (
             "_fusion/body.py",
-            "self._memory_slots.get(register or name)",
-            "self._memory_slots.get(register and name)",
+            "self._memory_slots.get(declared or name)",
+            "self._memory_slots.get(declared and name)",
             FUSION,
         ),
         (

@@ -65,5 +65,6 @@ def _read(text: str) -> Header:
 
 
 def _is_decimal(text: str) -> bool:
-    """Return whether *text* is a number of at most nine decimal digits."""
+    """Return whether *text* is a decimal number that is short enough for int()."""
+    # int() raises an exception for thousands of digits; numbers in a valid header have at most three.
     return text.isascii() and text.isdigit() and len(text) < 10

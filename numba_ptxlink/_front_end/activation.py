@@ -58,7 +58,7 @@ switch = Switch()
 
 class Activation:
     """
-    The activation of the plugin in one front end. Callers in `_plugin` hold its lock.
+    The activation of the plugin in one front end. Callers hold the lock of the module `_plugin`.
 
     The plugin decides when the front end's trigger module is imported (see `FrontEnd.trigger_module`), and
     when the program calls `enable()` or `disable()`.
@@ -81,7 +81,8 @@ class Activation:
         self.name = name
         self.active = False
         self.trigger: str | None = None
-        # Set by `record_decision`; None before a decision, and while it waits for the front end's import.
+        # Set by `record_decision`. None until the plugin has decided, for which it may wait until the front
+        # end is imported.
         self._reason: str | None = None
         self.reported: set[str] = set()
         self.applied: list[Patch] = []
@@ -211,7 +212,8 @@ class Activation:
         return f"{self.name} is installed and supported"
 
     def _wait_for_import(self, trigger: str) -> None:
-        # Without the hook, which an incomplete installation may lack, `reason` advises to call enable().
+        # An incomplete installation may lack the hook. The import then goes unnoticed, and after it, `reason`
+        # advises to call enable().
         with contextlib.suppress(ImportError):
             import _numba_ptxlink_hook
 
@@ -304,6 +306,7 @@ def compare_driver() -> tuple[bool, str]:
     except PtxlinkError as error:
         return False, f"the toolkit's version is unknown ({error})"
     is_older = driver_release < toolkit_release
+    # "as new as" includes a newer driver.
     relation = "older than" if is_older else "as new as"
     return is_older, (
         f"the driver (CUDA {dotted(driver_release)}) is {relation} the toolkit ({dotted(toolkit_release)})"

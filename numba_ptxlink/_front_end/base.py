@@ -74,7 +74,8 @@ class FrontEnd(ABC):
     import `numba_ptxlink` start quickly. Methods import the modules that they need.
 
     Args:
-        core_package: The compiler's package that has the modules `types`, `core`, `np` and `cudadrv`.
+        core_package: The compiler's package that has the modules `types`, `core`, `np` and `cudadrv`:
+            "numba.cuda" or "numba_cuda_mlir.numba_cuda".
         supported: The supported releases.
     """
 
@@ -121,7 +122,7 @@ class FrontEnd(ABC):
         """
         Return whether the front end is a simulator of CUDA, or will be one if it is imported now.
 
-        A simulator links nothing, so that nobody is warned that the plugin is inactive.
+        The plugin is then inactive without a warning, since a simulator links nothing.
         """
         return False
 
@@ -141,13 +142,15 @@ class FrontEnd(ABC):
     def free_compiler_lock(self) -> None:
         """Release the compiler's locks in a forked child, which lacks the threads that held them."""
         compiler_lock = self._compiler_lock()
-        # The compiler's lock consists of Numba's lock and its own; without Numba, it is a single lock.
+        # `compiler_lock` holds two locks: Numba's, and that of the front end. If Numba is not installed,
+        # `compiler_lock` is the lock of the front end.
         for lock in (
             getattr(compiler_lock, "_numba_lock", None),
             getattr(compiler_lock, "_cuda_lock", compiler_lock),
         ):
             rlock = getattr(lock, "_lock", None)
-            # A lock that the forking thread held is still held: this thread releases it itself.
+            # The thread that forked runs on in the child: it owns the locks that it held, and releases them
+            # later.
             if rlock is not None and not rlock._is_owned():  # noqa: SLF001 - as `threading.Condition` does
                 rlock._at_fork_reinit()  # noqa: SLF001 - as `threading` does
 
@@ -252,7 +255,8 @@ class FrontEnd(ABC):
         Compile modules of lowered functions to PTX, or to LTO-IR if *lto* is set.
 
         The result may come from the cache. Needs no driver. *older_nvvm*, if passed, compiles in place of
-        this environment's libNVVM: linkers of an older CUDA release do not read newer LTO-IR.
+        this environment's libNVVM, with the libdevice of its own toolkit: linkers of an older CUDA release do
+        not read newer LTO-IR.
 
         Raises:
             ExportError: libNVVM refused the modules.

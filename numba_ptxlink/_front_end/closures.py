@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def check_closure(call: Any, callee: Any, loc: Any, args: Sequence[Any]) -> None:
     """
-    Refuse a call of a closure that has keyword arguments, or leaves only some parameters to their defaults.
+    Refuse a call of a closure that passes keyword arguments, or only some of the arguments with defaults.
 
     The compilers ignore keyword arguments, and append all defaults to the arguments of the call. With
     `def f(x, y=1, z=2)`, the call `f(5, 6)` passes 5, 6, 1 and 2, so that z would be 1 without an error.

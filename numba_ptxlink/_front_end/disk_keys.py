@@ -135,7 +135,7 @@ def describes_kernel(cache: Any, linked: Iterable[Any]) -> bool:
         # functions, which cannot be stored with the kernel.
         if link_file not in lookup.link or any(callbacks):
             log.info(
-                "cache: a kernel is not kept: %s is not in link= of its decorator, or has callbacks",
+                "cache: a kernel is not kept: %s is not in link= of the kernel's decorator, or has callbacks",
                 link_file,
             )
             return False
@@ -177,7 +177,7 @@ def _link_item(link_file: Any, source_options: Callable[..., Any]) -> _LinkItem:
         path = Path(link_file)
         # A symbolic link may get another target (lstat), and the target another content (stat).
         versions = tuple(map(includes.version, (path.lstat(), path.stat())))
-        # Line information contains the path.
+        # The path is a part of the key, since the line information in the compiled code contains it.
         name, is_source, folder = str(path.absolute()), path.suffix == ".cu", path.parent
         content = path.read_bytes()
     else:

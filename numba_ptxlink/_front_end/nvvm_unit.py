@@ -24,7 +24,8 @@ class _CompilationUnit:
     """
     A mixin that replaces methods of a compiler's class `CompilationUnit`, each of which calls libNVVM.
 
-    The methods here only record their steps, and `compile` runs them if the cache has no result.
+    `add_module`, `lazy_add_module` and `verify` only record steps; `compile` runs them if the cache has no
+    result.
     `compilation_unit` sets the class attributes that begin with an underscore.
     """
 
@@ -38,7 +39,8 @@ class _CompilationUnit:
     """The name of the compiler's module that has the class `NvvmWarning`."""
 
     def __init__(self, options: Any) -> None:
-        # The inputs of `_tools.child.nvvm`: name, content and use of each module; the names stay empty.
+        # The steps for `_tools.nvvm.run`: name, content and use of a module; names stay empty. To verify is a
+        # step, too, with an empty content.
         self._steps: list[tuple[str, bytes, str]] = []
         self._log = ""
         super().__init__(options)  # type: ignore[call-arg]

@@ -66,16 +66,17 @@ def require(front_end: FrontEnd) -> FrontEnd:
     """
     from numba_ptxlink._tools import find
 
-    package, reason = f"{front_end.root}.cuda", front_end.unsupported_reason()
+    # The package that programs import: "numba.cuda" or "numba_cuda_mlir.cuda".
+    cuda_package, reason = f"{front_end.root}.cuda", front_end.unsupported_reason()
     if reason is None:
         try:
-            importlib.import_module(package)
+            importlib.import_module(cuda_package)
         except Exception as error:
             message = find.missing_library_error(error) or (
                 f"{type(error).__name__}: {error}. Install it with `pip install "
                 f"'numba-ptxlink[{front_end.extra}]'`, and rename any {front_end.root}.py of your own."
             )
-            raise ExportError(f"{package} could not be imported: {message}") from error
+            raise ExportError(f"{cuda_package} could not be imported: {message}") from error
         reason = front_end.unsupported_reason()  # Again: the import may have switched to the simulator.
     if reason is not None:
         raise ExportError(f"{reason}.")

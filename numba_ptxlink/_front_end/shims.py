@@ -20,7 +20,7 @@ _SHIM = r'(?=extern "C" __device__ int\s+(?:\w+_nbst|____nv_\w+)\()'
 
 
 def split(source: str) -> tuple[str, dict[str, str]]:
-    """Split *source* into the text before the first shim, and the shims by name; users' code has none."""
+    """Split *source* into the text before the first shim, and the shims by name: none in code of users."""
     head, *shims = re.split(_SHIM, source)
     # The name is the last word before the parenthesis: `extern "C" __device__ int name(`.
     return head, {shim[: shim.index("(")].split()[-1]: f"{shim.strip()}\n" for shim in shims}

@@ -22,7 +22,7 @@ def site_folder(front_end: FrontEnd) -> Path:
     """
     Return the folder in which the modules of *front_end*, which is installed, are found. Imports nothing.
 
-    numba-cuda-mlir has `numba_cuda_mlir` in site-packages, numba-cuda has `numba/cuda` in its own package.
+    numba-cuda-mlir has `numba_cuda_mlir` in site-packages, numba-cuda has `numba/cuda` in `numba_cuda`.
     """
     spec = importlib.util.find_spec(front_end.module)
     package = Path(str(spec and spec.origin)).parent

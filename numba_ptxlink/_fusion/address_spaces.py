@@ -150,6 +150,7 @@ def _source_registers(
     destination, *operands = instruction.operands
     if opcode == "ld":
         address = instruction.address
+        # A variable that the body declares hides the parameter of that name.
         is_kernel_param = (
             address and "param" in modifiers and address[0] in params and not scope.find(address[0])
         )

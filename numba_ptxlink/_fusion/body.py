@@ -170,7 +170,7 @@ class Body:
         Record *instruction*, an access to .param memory, at the variable that it accesses.
 
         Returns:
-            Whether registers can replace the access; if not, the caller records another use of the variable.
+            Whether registers can replace the access; if not, the caller records that the variable escapes.
         """
         address = instruction.address
         slot = self._slot(address[0], scope) if address else None
@@ -194,6 +194,7 @@ class Body:
                 slot.calls += 1
             elif slot:
                 slot.escapes = True
+        # Only for names of other kinds: the loop has recorded which .param variables escape.
         self._record_use((*call.results, *call.arguments), scope, escaping=False)
         if call.prototype or scope.find(call.callee):
             self.indirect_calls += 1
@@ -204,8 +205,8 @@ class Body:
     def _record_use(self, names: Iterable[str], scope: ptx.Scope, *, escaping: bool = True) -> None:
         """Record that a statement uses *names*; if *escaping*, the .param variables among them escape."""
         for name in names:
-            register = scope.find(name)
-            if slot := self._memory_slots.get(register or name):
+            declared = scope.find(name)
+            if slot := self._memory_slots.get(declared or name):
                 slot.escapes |= escaping
-            elif not register and name[:1] != "%":
+            elif not declared and name[:1] != "%":
                 self.symbols.add(name)

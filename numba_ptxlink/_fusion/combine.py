@@ -169,7 +169,8 @@ def _renumber_line(
 
     Args:
         statement: A statement of a module.
-        files: The quoted paths of the module's files, by their numbers in the module.
+        files: The quoted paths of the module's files, by their numbers in the module. A number without a
+            `.file` gets an empty path.
         numbers: The number of each quoted path in the combined module; a new path is added.
     """
     if not isinstance(statement, ptx.Directive) or statement.keyword != "loc":
@@ -182,7 +183,7 @@ def _renumber_line(
 
 def _check_module(module: ptx.Module) -> None:
     """Refuse a module with text that this package does not understand: the caller leaves it to a linker."""
-    # If the target lacks "debug", the code is optimised, and its sections only describe source lines.
+    # Without "debug", the sections only describe source lines, so that `combine` can leave them out.
     if "debug" in module.header.target:
         raise NotCombinedError("an input has debug information")
     text = module.text.rstrip("\0")
@@ -365,10 +366,11 @@ def _choose_definition(
     first_entry: tuple[ptx.Variable, str], second_entry: tuple[ptx.Variable, str]
 ) -> tuple[ptx.Variable, str]:
     """
-    Return the definition among two entries of one name; for two declarations, the more aligned one.
+    Return the definition among two entries of one name.
 
-    An entry is a variable with the text that declares or defines it. Either input may rely on the alignment
-    that it declares.
+    An entry is a variable with the text that declares or defines it. The result is the first of two weak
+    definitions, and the more aligned one of two declarations: either input may rely on the alignment that it
+    declares.
 
     Raises:
         NotCombinedError: The entries contradict each other.

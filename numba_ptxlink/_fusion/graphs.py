@@ -39,7 +39,8 @@ def bottom_up(references: Mapping[str, Sequence[str]]) -> list[str]:
     stack = [*references][::-1]
     while stack:
         name = stack[-1]
-        # A visited name is at the top again when all names that were put above it are in the order.
+        # A visited name is at the top again when all names that were put above it are in the order. A name
+        # that two others refer to may be on the stack twice: the second time, its place in the order stays.
         if name in visited:
             order[stack.pop()] = None
         else:

@@ -1,8 +1,9 @@
 """
 Parse the bodies of PTX functions to statements, and find the names that are declared at a statement.
 
-A body is a flat sequence: the braces of a block are statements, too. A statement has no offset into the text,
-so that optimisations can replace statements by others; `str` returns the text of a statement.
+A body is a flat sequence: the braces of a block are statements, too. A statement does not say where it is in
+the body, so that optimisations can replace statements by others (the offsets of a `Declaration` are offsets
+into its own text). `str` returns the text of a statement.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _DIGITS = "0123456789"
-# A longer number is cut, since int() is slow for very long ones.
+# The digits of a register's number that are read. Nine suffice, since no function declares 100 million
+# registers of one name, and int() raises an exception for thousands of digits.
 _MAX_REGISTER_DIGITS = 9
 _DECLARATION_KEYWORDS = frozenset((".reg", ".local", ".param", ".shared", ".global", ".const"))
 
@@ -66,7 +68,7 @@ class Instruction(NamedTuple):
         """
         The base and the offset in bytes of the address of a load, store or atomic operation.
 
-        None if the operand has no form that `address` reads.
+        None if the operand is in another form than "[%rd1]" and "[%rd1+4]".
         """
         # The destination of loads and atomics comes first.
         index = 1 if self.opcode in ("ld", "atom") else 0
@@ -235,6 +237,7 @@ class Scope:
     def after(self, index: int, statement: Statement) -> Scope:
         """Return the scope after *statement*, which has the *index* in the body of the function."""
         if isinstance(statement, Brace):
+            # A closing brace too many, in malformed PTX, does not leave the body.
             return Scope(index, self) if statement == OPEN else self.outer or self
         if not isinstance(statement, Declaration):
             return self

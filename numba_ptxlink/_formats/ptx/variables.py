@@ -40,7 +40,8 @@ class Param:
         bits: The width of a scalar in bits; 0 for a byte array.
         align: The alignment of a byte array in bytes; 0 for a scalar.
         size: The size of a byte array in bytes; 0 for a scalar.
-        type: The type as written, such as "f32". Comparisons ignore it, and compare the width.
+        type: The type as written, such as "f32". Comparisons ignore it: a call passes the right bits if the
+            widths are equal.
     """
 
     bits: int = 0
@@ -51,7 +52,7 @@ class Param:
     def __str__(self) -> str:
         if not self.bits:
             return f".align {self.align} .b8[{self.size}]" if self.align else f".b8[{self.size}]"
-        # Linkers distinguish floats from integers.
+        # Linkers distinguish floats from integers, so the text does, too; comparisons in this package do not.
         return f".{self.type}" if self.type in ("f32", "f64") else f".b{self.bits}"
 
 
@@ -151,12 +152,12 @@ class Variable:
     @property
     def param(self) -> Param:
         """The variable as the parameter of a prototype."""
-        size = max(1, width(self.type) // 8)
+        element_size = max(1, width(self.type) // 8)
         if not self.array_dims:
             return Param(bits=width(self.type), type=self.type)
         return Param(
-            align=self.alignment or size,
-            size=math.prod(extent or 0 for extent in self.array_dims) * size,
+            align=self.alignment or element_size,
+            size=math.prod(extent or 0 for extent in self.array_dims) * element_size,
             type=self.type,
         )
 
@@ -185,7 +186,7 @@ class Declaration:
         return self.text
 
     def text_of(self, variable: Variable) -> str:
-        """Return a statement that declares only *variable*, one of the variables."""
+        """Return a statement that declares only *variable*, one of the variables of this parsed statement."""
         # The linkage, space and type come before the first name.
         head = self.text[: self.variables[0].start - self.start]
         return f"{head}{self.text[variable.start - self.start : variable.end - self.start]};"
@@ -207,7 +208,7 @@ def declaration(text: str) -> Declaration:
     """
     stop, delimiter = lexer.delimiter(text, 0)
     if delimiter != ";":
-        raise MalformedError("a variable of a function has no initial value")
+        raise MalformedError("a variable of a function cannot have an initial value")
     return Cursor(text, *lexer.tokens(text, 0, stop), stop).declaration(stop + 1)
 
 
@@ -232,7 +233,7 @@ class Cursor:
         text: The text of the module, or of a declaration in a function.
         texts: The tokens; an initializer is one token. "" is appended for the end of the declaration.
         starts: The offsets of the tokens.
-        end: The offset of the end of the declaration.
+        stop: The offset after the tokens: that of the semicolon, or of the opening brace of a body.
         line_of: Returns the 1-based line of an offset; 0 in a function.
     """
 
@@ -241,12 +242,12 @@ class Cursor:
         text: str,
         texts: list[str],
         starts: list[int],
-        end: int,
+        stop: int,
         line_of: Callable[[int], int] = lambda _: 0,
     ) -> None:
         self.text = text
         self.texts = [*texts, ""]
-        self.starts = [*starts, end]
+        self.starts = [*starts, stop]
         self.line_of = line_of
         self.index = 0
 
@@ -325,7 +326,7 @@ class Cursor:
         return tuple(part.strip().removeprefix(".") for part in lexer.operands(inner))
 
     def declaration(self, end: int) -> Declaration:
-        """Take the declaration of variables that ends at *end*."""
+        """Take a declaration of variables; *end* is the offset after its semicolon."""
         start = self.start
         linkage, span = self.linkage()
         variables = [self._variable(linkage)]
@@ -360,7 +361,8 @@ class Cursor:
         while lexer.kind(self.token) == "directive":
             token = self.take()[1:]
             if token == "align":
-                # After the type, as in `.u64 .ptr .global .align 8`, it is that of the target of a pointer.
+                # After the type, as in `.u64 .ptr .global .align 8`, `.align` is about the memory that the
+                # pointer points to, and not about the variable.
                 alignment = self.number()
                 variable.alignment = variable.alignment if variable.type else alignment
             elif token == "attribute":

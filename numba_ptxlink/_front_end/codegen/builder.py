@@ -106,8 +106,8 @@ class FunctionBuilder:
         Begin a block that runs if the `i1` *condition* is true.
 
         Returns:
-            The name of the block that runs next, and at once if *condition* is false. The caller begins it,
-            by `join` or `begin_block`.
+            The name of the block to jump to if *condition* is false. The caller begins it, by `join` or
+            `begin_block`, after the instructions of the block that runs if *condition* is true.
         """
         number = next(self._numbers)
         self.emit(f"br i1 {condition}, label %then{number}, label %after{number}")
@@ -174,7 +174,8 @@ class FunctionBuilder:
 
         A struct *behind_pointer* is opaque, without members. Otherwise linking would merge two structs with
         equal members and different names; C++ code keeps the two apart, so that its calls would have other
-        types than the callee. Opaque structs are never merged.
+        types than the callee. Opaque structs are never merged. Only the definition in the module is opaque:
+        the returned type has the members in any case.
         """
         if isinstance(ctype, c.Void):
             return ScalarType("void")
@@ -206,8 +207,8 @@ class FunctionBuilder:
             # An address, a shape and strides; without dimensions, only the address.
             extents = (SequentialType(ctype.ndim, I64),) * (2 if ctype.ndim else 0)
             return StructType((self._pointer_to(ctype.element), *extents))
-        # The slots are the members and the padding.
-        slot_types = (self.c_type(slot, behind_pointer=behind_pointer) for slot, _ in ctype.slots)
+        # A slot is a member or padding.
+        slot_types = (self.c_type(slot_type, behind_pointer=behind_pointer) for slot_type, _ in ctype.slots)
         return StructType(tuple(slot_types), ctype.packed)
 
     def indexed_members(self, ctype: Any) -> list[tuple[int, c.Member]]:
@@ -237,9 +238,9 @@ class FunctionBuilder:
         if not source_members and len(target_members) == 1:
             # A number or a pointer becomes the only member of a struct, such as that of __half.
             return self.aggregate(target_type, [(0, self.convert(source_type, value, target_members[0]))])
-        # Other types, such as a vector and a struct of its elements, have the same bytes in memory: store one
-        # type and load the other, in memory for both. No type needs a larger alignment than a vector of four
-        # doubles, 32 bytes.
+        # Other types, such as a vector and a struct of its elements, have the same bytes in memory: store the
+        # value as one type and load it as the other, at the start of memory that is large enough for either.
+        # No type needs a larger alignment than a vector of four doubles, 32 bytes.
         address = self.allocate(StructType((source_type, target_type)), 32)
         source_pointer, target_pointer = self.pointer(source_type), self.pointer(target_type)
         self.emit(f"store {source_type} {value}, {source_pointer} {self.convert(*address, source_pointer)}")

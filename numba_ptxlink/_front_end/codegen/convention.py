@@ -53,7 +53,7 @@ class Convention(abc.ABC):
 
     @abc.abstractmethod
     def results(self, ty: Any, numba_llvm_type: Type, value: str) -> Iterator[TypedValue]:
-        """Yield *value*, which *callee* returned; for a tuple, its members, also those of nested tuples."""
+        """Yield *value*, which *callee* returned; for a tuple, its members, with nested tuples flattened."""
 
     @abc.abstractmethod
     def stride_unit(self, ctype: c.View, ty: Any) -> int:
@@ -75,7 +75,8 @@ class Convention(abc.ABC):
         """
         Return the address of the first element of the array *value*, and the index of its member "shape".
 
-        The strides are the member after the shape; *unit* is their unit in bytes, and that of offsets.
+        The strides are the member after the shape. The compiler counts them in units of *unit* bytes, like
+        the offset of the first element, which numba-cuda-mlir's arrays have as a member.
         """
 
     @classmethod

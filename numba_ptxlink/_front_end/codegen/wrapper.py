@@ -71,7 +71,8 @@ def wrap(
     callee, attributes, instruction_count = _read_callee(module, symbol)
     first_number = 1 + max((int(number) for number in _NODE.findall(module)), default=-1)
     debug_head, debug_call, debug_nodes = _debug_location(module, attributes, signature.name, first_number)
-    # A record is returned by address. Without inlining, that may be in the function's frame, which has ended.
+    # The function returns a record by its address, which may be one in the stack frame of the function: the
+    # memory is valid after the call only if the function is inlined.
     inlining = " alwaysinline" if inline or convention.holds_record(result) else ""
     callee_convention = convention(builder)
     arguments = _arguments(callee_convention, signature, numba_signature.args)
@@ -179,7 +180,8 @@ def _debug_location(module: str, attributes: str, name: str, first_number: int) 
     line = _LINE.search(scope[1]) if scope else None
     if scope is None or line is None:
         return "", "", []
-    # The new nodes are a copy of the Python function's node with the wrapper's name, and a line in it.
+    # The new nodes are a copy of the Python function's node with the wrapper's name, and the location of the
+    # wrapper's call: the first line of the Python function, in the scope of that copy.
     renamed = _NAMES.sub(lambda field: f'{field[1]}: "{name}"', scope[1])
     location = f"!DILocation(line: {line[1]}, column: 1, scope: !{first_number})"
     return f" !dbg !{first_number}", f", !dbg !{first_number + 1}", [renamed, location]
