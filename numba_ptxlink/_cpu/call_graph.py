@@ -119,19 +119,22 @@ class CallGraph:
             if target.kind != "entry" and (len(target.results), len(target.params)) == counts
         ]
 
-    def stack_sizes(self, frame_sizes: Mapping[str, int], recursion_size: int) -> Mapping[str, int]:
+    def stack_sizes(
+        self, frame_sizes: Mapping[str, int], callee_offsets: Mapping[str, int], recursion_size: int
+    ) -> Mapping[str, int]:
         """
         Return for each function the bytes that it and its callees need, on the path of calls that needs most.
 
         Args:
             frame_sizes: The bytes that each function needs without its callees.
+            callee_offsets: The offset in the frame of each function from which on its callees have theirs.
             recursion_size: The bytes for each function of `recursive` with its callees, since the depth of a
                 recursion is unknown.
         """
         sizes = dict.fromkeys(self.recursive, recursion_size)
         for name in self._callees_first:
             callee_size = max((sizes[callee] for callee in self.callees[name]), default=0)
-            sizes[name] = frame_sizes[name] + callee_size
+            sizes[name] = callee_offsets[name] + callee_size if callee_size else frame_sizes[name]
         return sizes
 
     def _sort(self) -> list[str]:

@@ -243,13 +243,15 @@ def _fault_message(worker: Worker, instruction: str, undefined: str) -> str:
     # `cp.async.ca.shared.global` accesses shared and global memory: take its address for a global one.
     if kind == Fault.ACCESS and ".shared" in opcode and ".global" not in opcode:
         nearest = f", in shared memory ({worker.context.shared_size} bytes)"
-    # Local memory has no arrays of the caller.
-    elif kind == Fault.ACCESS and ".local" not in opcode:
-        if ".const" in opcode:
+    elif kind == Fault.ACCESS:
+        if ".local" in opcode:
+            # Local memory has no arrays of the caller.
+            regions = [worker.thread_local_region()]
+        elif ".const" in opcode:
             # Constant memory is read-only.
             regions = [region for region in regions if not region.writable]
         nearest = _nearest_region(address, regions)
-        unknown = "" if nearest else _UNKNOWN_MEMORY
+        unknown = "" if nearest or ".local" in opcode else _UNKNOWN_MEMORY
     return _FAULT_MESSAGES[kind].format(
         size=size,
         address=address,

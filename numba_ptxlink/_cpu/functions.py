@@ -129,11 +129,11 @@ def translate(symbols: Symbols, entry: str, *, checks: Collection[str]) -> Trans
         symbols, entry, checks_accesses="memcheck" in checks, reports_accesses=needs_accesses(checks)
     )
     graph, function = module.call_graph, symbols.functions[entry]
-    texts, frame_sizes = [], {}
+    texts, frame_sizes, callee_offsets = [], {}, {}
     for name in graph.bodies:
-        text, frame_sizes[name] = _translate_function(module, symbols.functions[name])
+        text, frame_sizes[name], callee_offsets[name] = _translate_function(module, symbols.functions[name])
         texts.append(text)
-    local_size = graph.stack_sizes(frame_sizes, RECURSION_STACK_SIZE)[function.name]
+    local_size = graph.stack_sizes(frame_sizes, callee_offsets, RECURSION_STACK_SIZE)[function.name]
     suspends = function.name in graph.suspending
     if function.kind == "entry":
         texts.append(runtime.block_entry(function.name, suspends=suspends))
@@ -167,11 +167,11 @@ def declared_local_size(symbols: Symbols, entry: str) -> int:
         )
         for name, body in graph.bodies.items()
     }
-    return graph.stack_sizes(declared, RECURSION_STACK_SIZE)[symbols.functions[entry].name]
+    return graph.stack_sizes(declared, declared, RECURSION_STACK_SIZE)[symbols.functions[entry].name]
 
 
-def _translate_function(module: EntryModule, function: ptx.Function) -> tuple[str, int]:
-    """Return a function in LLVM IR, and the bytes of local memory that it needs without its callees."""
+def _translate_function(module: EntryModule, function: ptx.Function) -> tuple[str, int, int]:
+    """Return a function in LLVM IR, and the Translator's `local_memory_size` and `callee_offset`."""
     name, is_kernel, graph = function.name, function.kind == "entry", module.call_graph
     body, suspends = graph.bodies[name], function.name in graph.suspending
     b = Translator(module, function, find_labels(body), suspends=suspends)
@@ -215,7 +215,7 @@ def _translate_function(module: EntryModule, function: ptx.Function) -> tuple[st
         if suspends:
             b.begin_block("suspended")
             b.end_block("ret i8 2")
-    return b.to_text(signature), b.local_memory_size
+    return b.to_text(signature), b.local_memory_size, b.callee_offset
 
 
 def find_labels(body: Sequence[tuple[int, ptx.Statement, ptx.Scope]]) -> dict[tuple[int, str], int]:

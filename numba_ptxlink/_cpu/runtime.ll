@@ -43,7 +43,7 @@ define internal i1 @has_fault(ptr %ctx) {
 ; ---- Regions. Find the region that contains an access. Store its start and %offset_limit in %cached, so that the next
 ; access by the same instruction needs no search: an access of %size bytes, a power of two, fits at offsets below the
 ; limit. If no region contains the access, or the access is misaligned or forbidden, record a fault and return false. In
-; the table of regions, the writable ones come first.
+; the table of regions, the writable ones come first. In local memory, a thread may access only its own part.
 
 define i1 @ptxlink.find_region(ptr %ctx, ptr %cached, i64 %address, i64 %size, i64 %site, i1 %writes) noinline cold {
 entry:
@@ -81,17 +81,53 @@ found:
   %writable_count = load i64, ptr %writable_count.at
   %is_read_only = icmp uge i64 %index, %writable_count
   %is_forbidden = and i1 %writes, %is_read_only
-  br i1 %is_forbidden, label %fault, label %allowed
+  br i1 %is_forbidden, label %fault, label %writable
+writable:
+  %local_base.at = getelementptr i8, ptr %ctx, i64 $context.local_base
+  %local_base = load i64, ptr %local_base.at
+  %is_local = icmp eq i64 %start, %local_base
+  br i1 %is_local, label %own, label %allowed
+own:
+  %thread.at = getelementptr i8, ptr %ctx, i64 $context.current_thread
+  %thread = load i32, ptr %thread.at
+  %own.pointer = call ptr @local_memory(ptr %ctx, i32 %thread)
+  %own.start = ptrtoint ptr %own.pointer to i64
+  %own.size.at = getelementptr i8, ptr %ctx, i64 $context.local_size
+  %own.size = load i64, ptr %own.size.at
+  %own.is_large_enough = icmp uge i64 %own.size, %size
+  %own.max_offset = sub i64 %own.size, %size
+  %own.offset = sub i64 %address, %own.start
+  %own.is_inside = icmp ule i64 %own.offset, %own.max_offset
+  %own.contains_access = and i1 %own.is_large_enough, %own.is_inside
+  br i1 %own.contains_access, label %allowed, label %fault
 allowed:
+  %allowed.start = phi i64 [%start, %writable], [%own.start, %own]
+  %allowed.max_offset = phi i64 [%max_offset, %writable], [%own.max_offset, %own]
   %cached.offset_limit.at = getelementptr i64, ptr %cached, i64 1
-  %offset_limit = add i64 %max_offset, 1
-  store i64 %start, ptr %cached
+  %offset_limit = add i64 %allowed.max_offset, 1
+  store i64 %allowed.start, ptr %cached
   store i64 %offset_limit, ptr %cached.offset_limit.at
   ret i1 true
 fault:
-  %kind = phi i64 [$fault.misaligned, %entry], [$fault.access, %scan], [$fault.read_only, %found]
+  %kind = phi i64 [$fault.misaligned, %entry], [$fault.access, %scan], [$fault.read_only, %found], [$fault.access, %own]
   call void @ptxlink.record_fault(ptr %ctx, i64 %kind, i64 %site, i64 %address, i64 %size)
   ret i1 false
+}
+
+; Return the local memory of a thread. Threads that never suspend share one part.
+define internal ptr @local_memory(ptr %ctx, i32 %thread) {
+  %base.at = getelementptr i8, ptr %ctx, i64 $context.local_base
+  %base = load ptr, ptr %base.at
+  %stride.at = getelementptr i8, ptr %ctx, i64 $context.local_stride
+  %stride = load i64, ptr %stride.at
+  %total_size.at = getelementptr i8, ptr %ctx, i64 $context.local_total_size
+  %total_size = load i64, ptr %total_size.at
+  %thread.wide = zext i32 %thread to i64
+  %distance = mul i64 %thread.wide, %stride
+  %has_own = icmp ult i64 %distance, %total_size
+  %offset = select i1 %has_own, i64 %distance, i64 0
+  %result = getelementptr i8, ptr %base, i64 %offset
+  ret ptr %result
 }
 
 ; ---- Release Python's global interpreter lock while generated code runs, so that other threads of Python run.
@@ -371,8 +407,6 @@ entry:
   %region_cache = load ptr, ptr %region_cache.at
   %params.at = getelementptr i8, ptr %ctx, i64 $context.params
   %params = load ptr, ptr %params.at
-  %local.at = getelementptr i8, ptr %ctx, i64 $context.local_base
-  %local = load ptr, ptr %local.at
   %local_size.at = getelementptr i8, ptr %ctx, i64 $context.local_size
   %local_size = load i64, ptr %local_size.at
   %frames.at = getelementptr i8, ptr %ctx, i64 $context.coroutine_frames
@@ -395,8 +429,7 @@ start:
   %y = urem i32 %row, %height
   %z = udiv i32 %row, %height
   %thread.wide = zext i32 %thread to i64
-  %local.offset = mul i64 %thread.wide, %local_size
-  %local.thread = getelementptr i8, ptr %local, i64 %local.offset
+  %local.thread = call ptr @local_memory(ptr %ctx, i32 %thread)
   %limit = getelementptr i8, ptr %local.thread, i64 %local_size
   %frame.offset = mul i64 %thread.wide, %frame_size
   %frame = getelementptr i8, ptr %frames, i64 %frame.offset

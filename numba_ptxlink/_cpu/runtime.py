@@ -100,8 +100,9 @@ class BlockContext(ctypes.Structure):
     State that the threads of a block share; each worker has one. Sizes are in bytes.
 
     `ntid`, `ctaid` and `nctaid` are PTX's special registers, each for x, y and z. `current_thread` is the
-    index of the running thread in its block. `local_size` and `frame_size` are those of one thread, and
-    `local_total_size` that of all threads. `shared_size` includes dynamic shared memory, and `shared_base` is
+    index of the running thread in its block. `local_size` and `frame_size` are those of one thread,
+    `local_stride` is the distance between the local memory of two threads, and `local_total_size` the size of
+    that of all threads. `shared_size` includes dynamic shared memory, and `shared_base` is
     the address of shared memory less SHARED_START. `workspace` is the address of the memory that cooperative
     groups use for the barrier of the grid.
     `regions` are pairs of a first address and an end; the first `writable_count` of the `region_count` pairs
@@ -122,7 +123,7 @@ class BlockContext(ctypes.Structure):
         ),
         *(
             (name, ctypes.c_uint64)
-            for name in ("shared_size", "local_size", "local_total_size", "frame_size")
+            for name in ("shared_size", "local_size", "local_stride", "local_total_size", "frame_size")
         ),
         *((name, ctypes.c_uint64) for name in ("shared_base", "workspace", "region_count", "writable_count")),
         ("step_limit", ctypes.c_uint64),
@@ -166,6 +167,8 @@ The first address in shared memory.
 
 The address is not 0, so that an access through a null pointer is a fault. Each alignment in use divides it.
 """
+LOCAL_ALIGNMENT = 64
+"""The variables in local memory, and the local memory of each thread, begin at multiples of this."""
 WARP_SIZE = 32
 THREAD_RECORD_SIZE = ctypes.sizeof(ThreadRecord)
 RECURSION_STACK_SIZE = 1 << 16

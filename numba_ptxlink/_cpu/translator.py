@@ -16,7 +16,15 @@ from . import arithmetic
 from .ir_builder import IRBuilder
 from .mnemonics import UnsupportedInstruction, parse_number
 from .nan_bits import Origin
-from .runtime import SHARED_START, BlockContext, Fault, Scope, ThreadState, thread_field_offset
+from .runtime import (
+    LOCAL_ALIGNMENT,
+    SHARED_START,
+    BlockContext,
+    Fault,
+    Scope,
+    ThreadState,
+    thread_field_offset,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,8 +35,8 @@ if TYPE_CHECKING:
 _RESULT_BITS = {"p": 1, "u": 32, "l": 64}
 _POINTER_BYTES = 8
 # Each call takes this much local memory at least, so that endless recursion exhausts local memory (a fault)
-# before the C stack (a crash). The offsets of variables are multiples of this size.
-_CALL_BYTES = 64
+# before the C stack (a crash).
+_CALL_BYTES = LOCAL_ALIGNMENT
 # A symbol, with the index of an element and an offset: `x`, `x[1]`, `x+4`, `x[1]+4`.
 _SYMBOL_OPERAND = re.compile(r"([\w$%]+)\s*(?:\[\s*(\d\w*)\s*\])?\s*(?:\+\s*(-?\d\w*))?")
 COMMON_PARAMETERS = (
@@ -46,6 +54,11 @@ suspend.
 # The number of loop iterations after which a thread checks for signals and the step limit. In a function that
 # suspends, the thread then also yields, and does so more often, since other threads wait meanwhile.
 _BACK_EDGES_PER_CHECK, _BACK_EDGES_PER_YIELD = 1 << 20, 1 << 12
+
+
+def _round_up(size: int) -> int:
+    """Return the next multiple of LOCAL_ALIGNMENT."""
+    return -(-size // LOCAL_ALIGNMENT) * LOCAL_ALIGNMENT
 
 
 @dataclass(eq=False)
@@ -107,7 +120,8 @@ class Translator(IRBuilder):
         pointers: The addresses of the function's results and parameters, values of LLVM IR.
         source_location: The latest `.loc` directive, None before the first one.
         branch_targets: The labels of each `.branchtargets` directive, by the label of the directive.
-        local_memory_size: Bytes of local memory of the function's frame; complete after `to_text`.
+        local_memory_size: Bytes of local memory of the function's variables; complete after `to_text`.
+        callee_offset: Bytes of local memory from the function's to that of its callees; set by `to_text`.
     """
 
     def __init__(
@@ -120,7 +134,8 @@ class Translator(IRBuilder):
     ) -> None:
         super().__init__(module.global_values)
         self.module, self.function, self.labels, self.suspends = module, function, labels, suspends
-        self.scope, self.statement_index, self.local_memory_size = ptx.Scope(), 0, 0
+        self.scope, self.statement_index = ptx.Scope(), 0
+        self.local_memory_size = self.callee_offset = 0
         self.carry_flag = self.alloca("i1")
         self.prologue.append(f"  store i1 false, ptr {self.carry_flag}")
         self.reads_workspace = self.uses_short_pointers = False
@@ -184,13 +199,13 @@ class Translator(IRBuilder):
 
     def end_frame(self) -> None:
         """Define `%top`, the end of this function's local memory, where that of its callees begins."""
-        self.local_memory_size += _CALL_BYTES
-        self.prologue.append(f"  %top = getelementptr i8, ptr %local, i64 {self.local_memory_size}")
+        self.callee_offset = _round_up(self.local_memory_size) + _CALL_BYTES
+        self.prologue.append(f"  %top = getelementptr i8, ptr %local, i64 {self.callee_offset}")
 
     def allocate_local(self, size: int) -> str:
         """Return the instruction that computes the address of *size* bytes of local memory."""
-        offset = self.local_memory_size
-        self.local_memory_size += -(-size // _CALL_BYTES) * _CALL_BYTES
+        offset = _round_up(self.local_memory_size)
+        self.local_memory_size = offset + size
         return f"getelementptr i8, ptr %local, i64 {offset}"
 
     # Operands

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING
 
 from . import printf
 from .regions import PAIR_SIZE, Region, RegionTable
-from .runtime import SHARED_START, THREAD_RECORD_SIZE, WARP_SIZE, BlockContext, Fault, FaultRecord, Resume
+from .runtime import (
+    LOCAL_ALIGNMENT,
+    SHARED_START,
+    THREAD_RECORD_SIZE,
+    WARP_SIZE,
+    BlockContext,
+    Fault,
+    FaultRecord,
+    Resume,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,7 +113,9 @@ class Worker:
         # Whole warps: a shuffle may read the record of any lane, also of one that the block does not have.
         records = Buffer(THREAD_RECORD_SIZE * (-(-record_count // WARP_SIZE) * WARP_SIZE))
         shared_memory = Buffer(static_shared_size + dynamic_shared_size)
-        local_memory = Buffer(local_size * concurrent_count)
+        # Rounded up.
+        local_stride = -(-local_size // LOCAL_ALIGNMENT) * LOCAL_ALIGNMENT
+        local_memory = Buffer(local_stride * concurrent_count)
         own_regions = (shared_memory.region("shared memory"), local_memory.region("local memory"))
         # All regions but those of the caller, which `reset` replaces.
         self._worker_regions = RegionTable.of([*own_regions, *program_regions])
@@ -127,6 +138,7 @@ class Worker:
             print_function=id(printf.print_formatted),  # The address of the Python object.
             local_base=local_memory.address,
             local_size=local_size,
+            local_stride=local_stride,
             local_total_size=local_memory.size,
             coroutine_frames=frames.address,
             frame_size=frame_size or 0,
@@ -175,8 +187,18 @@ class Worker:
         self.context.params = params
 
     def regions_near(self, address: int) -> list[Region]:
-        """Return the regions before, at and after an address, or more."""
-        return [*self._worker_regions.find_near(address), *self._caller_regions.find_near(address)]
+        """Return the regions before, at and after an address, or more, with the local memory of one thread."""
+        regions = [*self._worker_regions.find_near(address), *self._caller_regions.find_near(address)]
+        own = self.thread_local_region()
+        return [own, *(region for region in regions if region.address != self.context.local_base)]
+
+    def thread_local_region(self) -> Region:
+        """Return the local memory of the thread that ran last."""
+        offset = self.context.current_thread * self.context.local_stride
+        # Threads that never suspend share one part, see `local_memory` in runtime.ll.
+        offset = offset if offset < self.context.local_total_size else 0
+        size = self.context.local_size
+        return Region(self.context.local_base + offset, size, True, "the local memory of the thread")
 
     def run(self, runner: int, executor: int, start: int, count: int, resume_mode: int = Resume.START) -> int:
         """

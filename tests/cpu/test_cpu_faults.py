@@ -190,6 +190,26 @@ def test_variables_of_a_function_have_bounds(access, message):
         program.launch("k", Configuration((1, 1, 1), (1, 1, 1)), [], [])
 
 
+@pytest.mark.parametrize("barrier", ["", "bar.sync 0;"])
+@pytest.mark.parametrize("space", [".local", ""])
+@pytest.mark.parametrize(
+    ("offset", "message"),
+    [
+        (8, ""),
+        (12, r"0 bytes past the end of the local memory of the thread \(12 bytes\)"),
+        (-4, r"4 bytes before the local memory of the thread \(12 bytes\)"),
+    ],
+)
+def test_an_index_beyond_a_local_array_is_a_fault(barrier, space, offset, message):
+    """A thread accesses neither the bytes around its local array nor the array of another thread."""
+    registers = ".local .align 4 .b8 t[12]; .reg .b64 %a; .reg .b32 %r;"
+    address = "mov.u64 %a, t; cvta.local.u64 %a, %a;"
+    access = f"st{space}.u32 [%a+{offset}], %r;"
+    program = CpuProgram.of(f"{HEAD}.visible .entry k() {{ {registers} {address} {barrier} {access} ret; }}")
+    with pytest.raises(DeviceFaultError, match=message) if message else contextlib.nullcontext():
+        program.launch("k", Configuration((2, 1, 1), (4, 1, 1)), [], [])
+
+
 @pytest.mark.parametrize(("line", "message_start"), [(7, "a.py:7: error: k"), (0, "a.py: error: k")])
 def test_line_zero_is_no_line(line, message_start):
     """A trap with line 0, which stands for checks of several lines, is reported with its file alone."""
