@@ -39,8 +39,8 @@ _RACE, _UNINITIALISED, _DIVERGENT_BARRIER = range(3)
 # The bits of `enabled` in `struct checks` of checks.c.
 _ENABLED_BITS = {"racecheck": 1, "initcheck": 2}
 _WARP_SIZE = 32
-# `other_site` of a report about one statement only.
-_NO_SITE = (1 << 32) - 1
+# `other_site` of a report about one statement only, and of one about a mask that does not name the thread.
+_NO_SITE, _NOT_IN_MASK = (1 << 32) - 1, (1 << 32) - 2
 # The fields of BlockContext whose offsets checks.c needs, in the order of its `fields`.
 _CONTEXT_FIELDS = (
     "checks",
@@ -187,7 +187,7 @@ class WorkerChecks:
         reports = ctypes.POINTER(Report)()
         count = self._library.numba_ptxlink_checks_reports(self.address, ctypes.byref(reports))
         for report in reports[:count]:
-            sites = [site for site in (report.site, report.other_site) if site != _NO_SITE]
+            sites = [site for site in (report.site, report.other_site) if site < _NOT_IN_MASK]
             key = (
                 launch.kernel,
                 report.kind,
@@ -275,6 +275,12 @@ def _race(report: Report, launch: Launch) -> str:
 
 def _divergence(report: Report, launch: Launch) -> str:
     """Return the text for a barrier that some threads of the block do not reach, and what to do."""
+    if report.other_site == _NOT_IN_MASK:
+        lane = report.thread % _WARP_SIZE
+        return (
+            f"the thread is lane {lane} of its warp, which the mask of the operation does not name, so that "
+            "the result is undefined; pass a mask that names each lane that executes it."
+        )
     if report.other_site == _NO_SITE:
         return (
             "the barrier opens although other threads of the block have ended; let all threads of the block "

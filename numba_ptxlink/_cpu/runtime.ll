@@ -453,6 +453,7 @@ done:
 ; mask (%key) form a group, which is resumed once every thread of the mask that has not exited is in it. For the state
 ; `activemask`, threads at the same statement (%site) form a group, which is resumed at once. Before a group is resumed,
 ; the record of each of its threads gets a copy of the operand (%value) in `seen`, and the mask of the group in `group`.
+; synccheck reports a group with threads that the mask does not name: the site of the other thread is then -2.
 define internal i32 @resume_warp(ptr %ctx, ptr %first_record, i32 %lane_count, i32 %state) {
 entry:
   %has_mask = icmp eq i32 %state, $state.warp
@@ -518,9 +519,28 @@ decide:
   %has_all = icmp eq i32 %missing, 0
   %has_no_mask = xor i1 %has_mask, true
   %is_ready = or i1 %has_all, %has_no_mask
-  br i1 %is_ready, label %copying, label %next_group
+  br i1 %is_ready, label %checking, label %next_group
+checking:
+  %check_barrier.at = getelementptr i8, ptr %ctx, i64 $context.check_barrier
+  %check_barrier = load ptr, ptr %check_barrier.at
+  %has_check = icmp ne ptr %check_barrier, null
+  %not_in_key = xor i32 %key, -1
+  %unnamed = and i32 %group, %not_in_key
+  %has_unnamed = icmp ne i32 %unnamed, 0
+  %is_checked = and i1 %has_check, %has_mask
+  %needs_report = and i1 %is_checked, %has_unnamed
+  br i1 %needs_report, label %report, label %copying
+report:
+  %unnamed.lane = call i32 @llvm.cttz.i32(i32 %unnamed, i1 true)
+  %unnamed.record = getelementptr [$thread.size x i8], ptr %first_record, i32 %unnamed.lane
+  %unnamed.site.at = getelementptr i8, ptr %unnamed.record, i64 $thread.fault_site
+  %unnamed.site = load i32, ptr %unnamed.site.at
+  %unnamed.number.at = getelementptr i8, ptr %unnamed.record, i64 $thread.number
+  %unnamed.number = load i32, ptr %unnamed.number.at
+  call void %check_barrier(ptr %ctx, i32 %unnamed.site, i32 -2, i32 %unnamed.number)
+  br label %copying
 copying:
-  %copy.remaining = phi i32 [%group, %decide], [%copy.remaining.next, %copy]
+  %copy.remaining = phi i32 [%group, %checking], [%group, %report], [%copy.remaining.next, %copy]
   %copy.has_more = icmp ne i32 %copy.remaining, 0
   br i1 %copy.has_more, label %copy, label %resuming
 copy:
@@ -590,7 +610,7 @@ done:
 ; %early_arrivals counts the threads that executed `bar.arrive`; those beyond the required number have arrived for the
 ; next time that the barrier opens. %check_barrier is the function of synccheck, or null. It reports a barrier that
 ; opens although threads have exited, or that threads reach at several statements. Its arguments are the context, the
-; site, the site of another thread (-1 if threads have exited), and the thread.
+; site of a thread, the site of another thread (-1 if threads have exited), and the first thread.
 define internal i32 @open_barriers(ptr %ctx) {
 entry:
   %records.at = getelementptr i8, ptr %ctx, i64 $context.thread_records
@@ -689,7 +709,7 @@ release:
   %is_divergent = and i1 %is_elsewhere, %has_check
   br i1 %is_divergent, label %report.other, label %mark
 report.other:
-  call void %check_barrier(ptr %ctx, i32 %site, i32 %release.site, i32 %release.thread)
+  call void %check_barrier(ptr %ctx, i32 %release.site, i32 %site, i32 %release.thread)
   br label %mark
 mark:
   ; Mark all before any is resumed: a resumed thread may reach the same barrier again.

@@ -97,6 +97,9 @@ SOURCE = f"""
         __syncthreads();
         o[threadIdx.x] = x[5]; }}
 }}
+{KERNEL} unnamed(const int* x, int* o) {{
+    o[threadIdx.x] = __shfl_xor_sync(0xFFFF, x[threadIdx.x], 1);
+}}
 {KERNEL} branches(const int* x, int* o) {{
     if (threadIdx.x < 32) {{
         __syncthreads(); o[threadIdx.x] = 1;
@@ -127,10 +130,11 @@ REPORTS = {
     "partial": ("initcheck", "    o[t] = s[t];", "", "nothing has written them; write them first"),
     "sums": ("racecheck", "o[1] + x", "o[1] + x", "atomic operations, or make two launches"),
     "some": ("synccheck", "        __syncthreads();", "", "other threads of the block have ended"),
+    "unnamed": ("synccheck", "0xFFFF", "", "pass a mask that names each lane that executes it"),
     "branches": (
         "synccheck",
-        "o[threadIdx.x] = 1;",
         "o[threadIdx.x] = 2;",
+        "o[threadIdx.x] = 1;",
         "let all threads reach the same one",
     ),
 }

@@ -299,7 +299,7 @@ void numba_ptxlink_check_order(void *context, uint32_t scope) {
 }
 
 /* Called by the scheduler of runtime.ll if a barrier opens although threads of the block have exited or wait at another
-   barrier. */
+   barrier, or if the mask of a warp operation does not name the thread. */
 void numba_ptxlink_check_barrier(void *context, uint32_t site, uint32_t other_site, uint32_t thread) {
   struct checks *checks = current_checks(context);
   add_report(checks, (struct report){.kind = DIVERGENT_BARRIER, .site = site, .other_site = other_site,
