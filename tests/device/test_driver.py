@@ -83,3 +83,16 @@ def test_driver(completed: Any, name: str) -> None:
 def test_missing_functions_are_reported_once(completed: Any) -> None:
     """A function that is not supported returns an error each time, and is logged once."""
     assert completed.stderr.count("cuGraphCreate is not supported on the CPU device") == 1
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "A launch has blocks of 1025 threads along x, and the limit is 1024; use smaller blocks.",
+        "A launch has 49153 bytes of dynamic shared memory, and the limit of the kernel is 49152; use less",
+        "A launch has a grid or block of the size 0 along x; pass at least 1, or do not launch.",
+    ],
+)
+def test_a_refused_launch_is_explained(completed: Any, sentence: str) -> None:
+    """The error has only CUDA's code, so that the cause and the cure are logged."""
+    assert sentence in completed.stderr

@@ -1,5 +1,6 @@
 /* Launch kernels: check the configuration, and pack the arguments into the buffer that a kernel reads. */
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,27 +12,58 @@ enum {
   INTERRUPTED = -1,        /* the result of python.launch after Ctrl-C */
 };
 
+/* Log why a launch is refused, since the program gets only the code of the error; return the code. */
+static CUresult refuse(const char *format, ...) {
+  if (python.log) {
+    char text[256];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    python.log(text);
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
 /* Check the numbers of blocks and threads against the limits of GPUs. */
 static CUresult check_shape(const struct launch *launch) {
   static const unsigned max_grid[] = {INT32_MAX, UINT16_MAX, UINT16_MAX}, max_block[] = {1024, 1024, 64};
   uint64_t threads = 1;
   for (int axis = 0; axis < 3; ++axis) {
-    REQUIRE_VALUE(launch->grid[axis] >= 1 && launch->grid[axis] <= max_grid[axis]);
-    REQUIRE_VALUE(launch->block[axis] >= 1 && launch->block[axis] <= max_block[axis]);
-    threads *= launch->block[axis];
+    const unsigned blocks = launch->grid[axis], threads_on_axis = launch->block[axis];
+    if (!blocks || !threads_on_axis)
+      return refuse("A launch has a grid or block of the size 0 along %c; pass at least 1, or do not launch.",
+                    "xyz"[axis]);
+    if (blocks > max_grid[axis])
+      return refuse("A launch has %u blocks along %c, and the limit is %u; let each thread do more.", blocks,
+                    "xyz"[axis], max_grid[axis]);
+    if (threads_on_axis > max_block[axis])
+      return refuse("A launch has blocks of %u threads along %c, and the limit is %u; use smaller blocks.",
+                    threads_on_axis, "xyz"[axis], max_block[axis]);
+    threads *= threads_on_axis;
   }
-  return threads <= MAX_THREADS_PER_BLOCK ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (threads > MAX_THREADS_PER_BLOCK)
+    return refuse("A launch has blocks of %llu threads, and the limit is %u; use smaller blocks.",
+                  (unsigned long long)threads, (unsigned)MAX_THREADS_PER_BLOCK);
+  return CUDA_SUCCESS;
 }
 
 /* Check threads and shared memory against the limits of the kernel; for a cooperative launch, the number of blocks. */
 static CUresult check_resources(const struct launch *launch, CUfunction function) {
   const uint64_t threads = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
   const int *attributes = function->attributes;
-  REQUIRE_VALUE(threads <= (uint64_t)attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK]);
+  const unsigned max_threads = (unsigned)attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
+  if (threads > max_threads)
+    return refuse("A launch has blocks of %llu threads, and the kernel is compiled for at most %u; use smaller blocks.",
+                  (unsigned long long)threads, max_threads);
   /* A block may have more than 48 KiB of shared memory, static and dynamic, only after cuFuncSetAttribute. */
   const int opt_in_limit = attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
   const int default_limit = STATIC_SHARED_LIMIT - attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES];
-  REQUIRE_VALUE(launch->shared_size <= (unsigned)(opt_in_limit > default_limit ? opt_in_limit : default_limit));
+  const unsigned shared_limit = (unsigned)(opt_in_limit > default_limit ? opt_in_limit : default_limit);
+  if (launch->shared_size > shared_limit)
+    return refuse("A launch has %u bytes of dynamic shared memory, and the limit of the kernel is %u; use less, or "
+                  "raise the limit by cuFuncSetAttribute (cudaFuncSetAttribute).",
+                  launch->shared_size, shared_limit);
   if (launch->cooperative) {
     /* All blocks have to be resident at once, since they wait for each other. */
     int blocks;
