@@ -73,6 +73,8 @@ class Compilation(NamedTuple):
         cc: The requested compute capability; None if none is requested. In an export, or if there is no
             device, queries for the device's compute capability return the requested one.
         origin: The Python function that is being compiled, with file and line, for messages; "" if unknown.
+        parameter_names: For each parameter of the compiled kernel, the name of the Python argument that it
+            belongs to; empty if they are unknown.
         declared_calls: The functions of `cuda.declare_device` that it calls: the name of each, its signature,
             and whether it has the C ABI.
         needs_cubin: Whether the result is linked into a cubin; False while only PTX or LTO-IR is needed.
@@ -85,6 +87,7 @@ class Compilation(NamedTuple):
 
     cc: tuple[int, int] | None = None
     origin: str = ""
+    parameter_names: tuple[str, ...] = ()
     declared_calls: tuple[tuple[str, tuple[Any, bool]], ...] = ()
     needs_cubin: bool = True
     is_lowering: bool = False

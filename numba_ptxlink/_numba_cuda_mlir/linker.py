@@ -110,7 +110,7 @@ class CoreLinker:
         if target_type == "cubin":
             linked = self._link()
             if isinstance(linked, kernels.LinkedPtx):
-                return ObjectCode.from_ptx(linked.ptx, name="<cudapy-ptx>")
+                return ObjectCode.from_ptx(_with_argument_names(linked.ptx), name="<cudapy-ptx>")
             return ObjectCode.from_cubin(linked.cubin, name="<cudapy-cubin>")
         return ObjectCode.from_ptx(self._link_to_ptx(), name="<cudapy-ptx>")
 
@@ -157,6 +157,16 @@ class CoreLinker:
         with kernels.errors_as(_mlir_error):
             options = link_options(self._option_values)
         return inputs, Arch.of(self._option_values["arch"]), options
+
+
+def _with_argument_names(ptx: bytes) -> bytes:
+    """Return *ptx* with a comment that names the Python argument of each parameter, if it has one kernel."""
+    from numba_ptxlink._cpu.device import images
+
+    kernel_names, parameter_names = images.kernel_names(ptx), current_context().parameter_names
+    if len(kernel_names) == 1 and parameter_names:
+        ptx += images.argument_comment(kernel_names[0], parameter_names)
+    return ptx
 
 
 def _declared_types() -> dict[str, tuple[str, ...]]:

@@ -383,7 +383,7 @@ def _argument_within(program: CpuProgram, kernel: str, params: int, addresses: r
     for index, (offset, size) in enumerate(layout):
         words = (ctypes.c_uint64 * (size // _POINTER_BYTES)).from_address(params + offset)
         if any(word in addresses for word in words):
-            name = names[index] if index < len(names) else "-"
+            name = names[index] if len(names) == len(declared) else "-"
             return f"parameter {index + 1}" if name == "-" else f"argument {name!r}"
     return ""
 

@@ -59,7 +59,12 @@ def _optimize(original: Any, cres: Any) -> None:
         # Skip the step for a callee: its caller contains its MLIR, and compiles it.
         return
     declared_calls = tuple(cres.metadata.get(c_abi.CALLED_KEY, {}).items())
-    changes = {"cc": requested_cc(options), "origin": _origin(cres), "declared_calls": declared_calls}
+    changes = {
+        "cc": requested_cc(options),
+        "origin": _origin(cres),
+        "parameter_names": _parameter_names(cres),
+        "declared_calls": declared_calls,
+    }
     with find.naming_missing_packages(), override(**changes):
         # Functions that need Numba's memory manager have callbacks, Python functions, which no entry can
         # contain.
@@ -154,6 +159,27 @@ def _origin(cres: Any) -> str:
     if func_id is None:
         return ""
     return f"{func_id.func_qualname} ({func_id.filename}:{func_id.firstlineno})"
+
+
+def _parameter_names(cres: Any) -> tuple[str, ...]:
+    """
+    Return the Python argument of each parameter in PTX, for messages; () if there are other types.
+
+    An array is a memref: two pointers, an offset, and for each dimension an extent and a stride.
+    """
+    from numba_cuda_mlir.mlir_lowering import _is_omitted_arg
+    from numba_cuda_mlir.numba_cuda import types
+
+    names: list[str] = []
+    func_id = getattr(getattr(cres, "type_annotation", None), "func_id", None)
+    for name, ty in zip(getattr(func_id, "arg_names", ()), cres.fndesc.argtypes, strict=False):
+        if isinstance(ty, types.Array):
+            names += [name] * (3 + 2 * ty.ndim)
+        elif isinstance(ty, (types.Number, types.Boolean)):
+            names.append(name)
+        elif not _is_omitted_arg(ty):
+            return ()
+    return tuple(names)
 
 
 def _key(cres: Any, module: str) -> cache.Key:
