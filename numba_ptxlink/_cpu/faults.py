@@ -171,7 +171,11 @@ def variable_name(symbol: str) -> str:
 
 def source_files(module: ptx.Module) -> dict[str, str]:
     """Return the source files of a module by their numbers in `.loc` directives."""
-    return dict(_FILE_DIRECTIVE.findall(module.text))
+    # Compilers put the working directory before the name of code that no file contains, such as "<string>".
+    return {
+        number: f"<{file.rpartition('/<')[2]}" if "/<" in file and file.endswith(">") else file
+        for number, file in _FILE_DIRECTIVE.findall(module.text)
+    }
 
 
 def find_location(module: ptx.Module, function: str, statement_index: int) -> SourceLocation:

@@ -28,13 +28,11 @@ class CompileContext(NamedTuple):
             link the files that define them. Empty otherwise.
         checked: Whether functions check divisions and indices, as the export requires; None if no export
             runs.
-        lineinfo: Whether device functions get line numbers even if their decorators do not ask for them.
     """
 
     cc: tuple[Any, ...] | None = None
     searched_names: tuple[str, ...] = ()
     checked: bool | None = None
-    lineinfo: bool = False
 
 
 _context = Context("numba_ptxlink_compile", CompileContext())

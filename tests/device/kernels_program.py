@@ -1,6 +1,6 @@
 """A program with kernels in Python, for the front end that its argument names; it prints their results."""
 
-# ruff: noqa: ARG001, S301, T201 - a program, with its own pickles
+# ruff: noqa: ARG001, S102, S301, T201 - a program, with its own pickles and a kernel without a file
 
 from __future__ import annotations
 
@@ -65,6 +65,15 @@ def overrun(unused, x):
     store(x, cuda.grid(1))
 
 
+@cuda.jit("void(float32[::1], int64)", device=True)
+def store_beyond(x, i):
+    """Write behind an array, in a function that is compiled before a kernel calls it."""
+    x[i + 128] = 2
+
+
+namespace = {"cuda": cuda, "store_beyond": store_beyond}
+exec("@cuda.jit\ndef sourceless(x):\n    store_beyond(x, cuda.grid(1))", namespace)
+
 TABLE = np.arange(4, dtype=np.float32)
 
 
@@ -100,6 +109,10 @@ except pl.DeviceFaultError as error:
     copy = pickle.loads(pickle.dumps(error))
     print(type(copy).__mro__[0] is pl.DeviceFaultError, copy.line == error.line)
 cuda.synchronize()
+try:
+    namespace["sourceless"][1, 1](device_y)
+except pl.DeviceFaultError as error:
+    print("sourceless:", error.kernel, error.line)
 try:
     look_up[1, 1](device_y, 6)
 except pl.DeviceFaultError as error:

@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -113,23 +114,27 @@ def needs_line_numbers(function: Callable[..., Any], options: Mapping[str, Any])
     Return whether a function has to be compiled with line numbers, so that a fault can name its line.
 
     Args:
-        function: The Python function. If its source is not available, the answer is False, since compilers
-            would warn of missing lines.
+        function: The Python function. Its source may be missing, as for a ufunc's kernel, which Numba writes:
+            the function may call others, whose lines are known.
         options: The options of its decorator. With `debug` or `lineinfo`, the answer is False: they request
             line numbers already.
     """
     if not is_active() or options.get("debug") or options.get("lineinfo"):
         return False
     # numba-cuda parses the lines of a function, and looks for `def`: a lambda is a SyntaxError or a warning.
-    if getattr(function, "__name__", "") == "<lambda>":
-        return False
-    import inspect
+    return getattr(function, "__name__", "") != "<lambda>"
 
-    try:
-        inspect.getsource(function)
-    except (OSError, TypeError):
-        return False
-    return True
+
+@contextlib.contextmanager
+def no_source_warnings() -> Iterator[None]:
+    """
+    Hide, in a `with` block, numba-cuda's warning that the source of a function is missing.
+
+    numba-cuda warns if line numbers are requested, and the program has not requested them.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Could not find source for function")
+        yield
 
 
 def settings() -> Settings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -72,13 +73,21 @@ def _compile_device(original: Any, self: Any, args: Any, return_type: Any = None
         return_type = existing.signature.return_type
     options = self.targetoptions
     # A fault on the CPU device names the source line, for which the code needs line numbers.
-    if current_context().lineinfo and cpu_device.needs_line_numbers(self.py_func, options):
-        self.targetoptions = {**options, "lineinfo": True}
-    try:
-        with override(cc=cc):
+    lineinfo = checked is None and cpu_device.needs_line_numbers(self.py_func, options)
+    no_warnings = cpu_device.no_source_warnings() if lineinfo else nullcontext()
+    with override(cc=cc):
+        try:
+            self.targetoptions = {**options, "lineinfo": True} if lineinfo else options
+            with no_warnings:
+                compiled = original(self, args, return_type)
+        except (ZeroDivisionError, IndexError):
+            # numba-cuda cannot give the function line numbers, see `_kernel_init` in `first_kernel`.
+            if not lineinfo:
+                raise
+            self.targetoptions = options
             compiled = original(self, args, return_type)
-    finally:
-        self.targetoptions = options
+        finally:
+            self.targetoptions = options
     notes(compiled.library).variant = cc, checked
     return compiled
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import os
@@ -34,8 +35,9 @@ def _kernel_init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
     names = (*reshape_funcs, *self.NRT_functions)
     lineinfo = device.needs_line_numbers(args[0] if args else kwargs["py_func"], kwargs)
     changed_kwargs = {**kwargs, "lineinfo": True} if lineinfo else kwargs
+    no_warnings = device.no_source_warnings() if lineinfo else contextlib.nullcontext()
     try:
-        with override(searched_names=names, lineinfo=lineinfo):
+        with no_warnings, override(searched_names=names):
             original(self, *args, **changed_kwargs)
     except (ZeroDivisionError, IndexError):
         # With line numbers, numba-cuda raises these errors for arguments of 0 bytes, such as empty tuples,

@@ -52,12 +52,25 @@ def _compile_mlir(original: Any, pyfunc: Any, return_type: Any, args: Any, targe
     from numba_ptxlink._tools import find
 
     # Errors of kernels on the CPU name the source line. "_compile_output" is set if PTX or LTO-IR is the
-    # result, which does not run in this process.
-    if not targetoptions.get("_compile_output") and device.needs_line_numbers(pyfunc, targetoptions):
+    # result, which does not run in this process. If the source is missing, numba-cuda-mlir gives all
+    # instructions the first line of the function, which would be wrong.
+    is_launched = not targetoptions.get("_compile_output")
+    if is_launched and device.needs_line_numbers(pyfunc, targetoptions) and _has_source(pyfunc):
         targetoptions["lineinfo"] = True
     # The callees are compiled in this block, without options of their own: they take `cc` from the context.
     with find.naming_missing_packages(), override(cc=requested_cc(targetoptions), is_lowering=True):
         return original(pyfunc, return_type, args, targetoptions)
+
+
+def _has_source(function: Any) -> bool:
+    """Return whether the source of a Python function is available."""
+    import inspect
+
+    try:
+        inspect.getsource(function)
+    except (OSError, TypeError):
+        return False
+    return True
 
 
 @DRIVERLESS.around(_OPTIMIZATION, "_call_llvm70_capi")
