@@ -187,7 +187,7 @@ class Worker:
         self.context.params = params
 
     def regions_near(self, address: int) -> list[Region]:
-        """Return the regions before, at and after an address, or more; of local memory, that of one thread."""
+        """Return the regions before, at and after an address, or more, with the thread's local memory."""
         regions = [*self._worker_regions.find_near(address), *self._caller_regions.find_near(address)]
         thread_region = self.thread_local_region()
         return [thread_region, *(region for region in regions if region.address != self.context.local_base)]
