@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 _PACKAGE_PARENT = Path(__file__).resolve().parents[2]
 _LOGGER_NAME = "numba_ptxlink"
 _STANDARD_OUTPUT, _STANDARD_ERROR = 1, 2
-# Compilers and the interpreter read variables with these prefixes while they are imported.
+# The interpreter reads variables with these prefixes when it starts, and compilers when they are imported.
 _PREFIXES_READ_EARLY = ("NUMBA", "PYTHON", "CUDA", "LD_")
 _START_CODE = """\
 import sys
@@ -209,7 +209,7 @@ def _serve(descriptor: int) -> None:
         function(*args)
     gc.freeze()
     gc.enable()
-    # The operating system then removes children that have ended.
+    # With this signal ignored, the operating system removes children that have ended.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     # Python warns of forks beside threads, but libraries that start threads, such as NumPy, support forks.
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork")

@@ -109,11 +109,11 @@ def compile_files(
         undefined: The functions that are called and not defined, by name; only shims that define one of them
             are compiled.
         arch: The GPU to generate code for.
-        tag: The suffix of the private names (new symbols), which differs between exports.
+        tag: The suffix of the private names, which replace C++ names; it differs between exports.
         callers: The title of the first caller of each `cuda.declare_device` function, by symbol.
 
     Returns:
-        Name and LTO-IR of each file, and the private names of called functions by their symbols.
+        Name and LTO-IR of each file, and the new symbols of called functions by their old ones.
 
     Raises:
         LinkError: NVRTC could not compile a file, or a call has another prototype than the function.

@@ -339,7 +339,7 @@ def type_of(value: Any, front_end: FrontEnd) -> Any:
     import numpy as np
 
     if isinstance(value, type) and issubclass(value, np.generic):
-        # Classes without a size, such as np.void, stand for no single type. They are no errors here, since
+        # Classes without a size, such as np.void, stand for no single type. Refuse none of them here, since
         # `from numpy import *` adds them to the scope: `void` in a signature is still Numba's type.
         value = np.dtype(value) if np.dtype(value).itemsize else None
     if isinstance(value, np.dtype):
