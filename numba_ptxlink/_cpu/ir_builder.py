@@ -138,8 +138,8 @@ class IRBuilder:
         """
         Return the definition of the function; *signature* is the text between `define` and the body.
 
-        The entry block has the prologue alone, since LLVM keeps variables in registers only if they are
-        allocated there.
+        The prologue is the entry block, since LLVM keeps variables in registers only if they are allocated
+        there.
         """
         blocks = ("entry:", *self.prologue, "  br label %start", "start:", *self.lines)
         return "\n".join((f"define {signature} {{", *blocks, "}"))

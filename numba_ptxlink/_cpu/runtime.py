@@ -100,10 +100,10 @@ class BlockContext(ctypes.Structure):
     State that the threads of a block share; each worker has one. Sizes are in bytes.
 
     `ntid`, `ctaid` and `nctaid` are PTX's special registers, each for x, y and z. `current_thread` is the
-    index of the running thread in its block. `local_size` and `frame_size` are those of one thread,
-    `local_stride` is the distance between the local memory of two threads, and `local_total_size` the size of
-    that of all threads. `shared_size` includes dynamic shared memory, and `shared_base` is
-    the address of shared memory less SHARED_START. `workspace` is the address of the memory that cooperative
+    index of the running thread in its block. `local_size` and `frame_size` (of a coroutine) are those of one
+    thread, `local_stride` is the distance between the local memory of two threads, and `local_total_size` the
+    size of that of all threads. `shared_size` includes dynamic shared memory, and `shared_base` is the
+    address of shared memory less SHARED_START. `workspace` is the address of the memory that cooperative
     groups use for the barrier of the grid.
     `regions` are pairs of a first address and an end; the first `writable_count` of the `region_count` pairs
     may be written. `region_cache` has two words for each access in the code: the start of the region that
@@ -130,7 +130,7 @@ class BlockContext(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("regions", "heap", "params", "local_base")),
         *((name, ctypes.c_void_p) for name in ("coroutine_frames", "thread_records")),
         *((name, ctypes.c_void_p) for name in ("region_cache", "fault_record")),
-        # Functions of Python that generated code calls, see `_PYTHON_FUNCTIONS` in worker.py.
+        # `print_formatted` of printf.py, and functions of CPython (`_PYTHON_FUNCTIONS` in worker.py).
         *((name, ctypes.c_void_p) for name in ("print_function", "call_object", "to_long", "decref")),
         *((name, ctypes.c_void_p) for name in ("restore_thread", "check_signals", "save_thread")),
         ("python_thread", ctypes.c_void_p),

@@ -123,7 +123,7 @@ def _parse_matrices(
     factor_types = [element_type for element_type in element_types[1:] if element_type in FACTOR_BITS][:2]
     factor_types = ["f16", "f16"] if len(element_types) == 2 else factor_types
     d_type = element_types[0]
-    # The type of C is the last of the list, without types of A and B that are modifiers, such as tf32.
+    # The type of C is the last of the list that is no modifier: A and B alone have types that are modifiers.
     c_type = next((candidate for candidate in reversed(element_types) if candidate not in modifiers), "")
     if len(factor_types) < 2 or not {c_type, d_type} <= ACCUMULATOR_TYPES:
         raise UnsupportedInstruction
