@@ -129,8 +129,8 @@ class CFunction:
         location: The definition's file and line, such as "/home/me/udfs.py:12". The header names only the
             file, so that it does not change when lines or folders move.
         errors: A sentence about the effect of errors in the function.
-        namespace: The namespace of C++ that has an inline function which calls this one; for a kernel, the
-            namespace that it is declared in as well.
+        namespace: The namespace of C++ that has an inline function which calls this one, or for a kernel, a
+            using-declaration of it.
         name: The name of the inline function.
         host_macro: The macro that makes it a host function as well; "" if it has no host version.
     """

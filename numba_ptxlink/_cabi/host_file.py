@@ -1,7 +1,7 @@
 """
 Render `stem.host.cpp`: the host versions of exported functions, each with the prototype in the header.
 
-The user's C++ compiler applies the C ABI to these functions, and generates code for the processor in use.
+The user's C++ compiler applies the C ABI to these functions, and generates code for the user's processor.
 """
 
 from __future__ import annotations

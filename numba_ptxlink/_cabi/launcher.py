@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .signatures import Signature
 
 _WORDS_PER_LINE = 5
-# A namespace for details: `names` lets no kernel begin with "numba_ptxlink".
+# A namespace for details, which no kernel collides with: `names` refuses kernels that begin like it.
 _DETAIL = "numba_ptxlink_detail"
 # Code that all launchers share, copied into each header so that programs do not need this package's folder.
 _SHARED_CODE = Path(__file__).with_name("launch.h")
@@ -116,7 +116,7 @@ def _load(kernels: Sequence[CFunction]) -> str:
 
 
 def _launcher(declaration: CFunction) -> str:
-    """Return the function that launches a kernel, with the name of the kernel."""
+    """Return a function that launches a kernel and has the name of the kernel."""
     signature = declaration.signature
     param_names = [name for name, _ in signature.params]
     # Kernels and parameters may have the names of types, which are therefore qualified as global.

@@ -135,7 +135,7 @@ def _explanation(
         source: The source: the generated header and the calls.
         signatures: The functions, in the order of the calls.
         locations: The files and lines of their definitions, by symbol, such as "udfs.py:12".
-        structs: Those of their structs that C++ defines.
+        structs: The structs of *signatures* that C++ defines.
     """
     first_error = _ERROR.search(log)
     # Errors in the source may follow from a first error in an included header. A log may name the source with
@@ -217,7 +217,7 @@ def _call(number: int, signature: Signature, callee: str) -> str:
 def _compare(
     ptx: str, signatures: Sequence[Signature], locations: dict[str, str], dialect: llvm_ir.NvvmDialect
 ) -> None:
-    """Raise an error for each prototype in *ptx* that the exported function does not have."""
+    """Raise an error for each function that *ptx* declares with another prototype than the exported one."""
     prototypes = {function.prototype.name: function.prototype for function in parse(ptx).functions}
     errors = []
     for number, signature in enumerate(signatures):

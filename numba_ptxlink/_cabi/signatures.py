@@ -254,7 +254,7 @@ def describe(types: Iterable[CType]) -> dict[str, dict[str, Any]]:
 
 
 def parameters(params: Sequence[tuple[str, CType]], *, kernel: bool) -> list[dict[str, Any]]:
-    """Return the manifest's entries for parameters; those of a kernel have offsets in its arguments."""
+    """Return the manifest's entries for parameters; for a kernel, with offsets in the buffer of arguments."""
     entries: list[dict[str, Any]] = [{"name": name, "type": ctype.name} for name, ctype in params]
     if kernel:
         # Parameters are laid out like a C struct; "Kernel Function Parameters" in the PTX ISA.
