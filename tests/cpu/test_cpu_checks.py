@@ -87,6 +87,13 @@ SOURCE = f"""
     o[0] = s[t];
     cudaCGSynchronize(cudaCGGetIntrinsicHandle(cudaCGScopeGrid), 0); if (t) o[t] = s[t - 1];
 }}
+__device__ void meet() {{ cudaCGSynchronize(cudaCGGetIntrinsicHandle(cudaCGScopeGrid), 0); }}
+{KERNEL} phases(const int* x, int* o) {{
+    meet(); o[blockIdx.x] = 1;
+    meet(); int other = o[1 - blockIdx.x];
+    meet(); if (threadIdx.x == 0)
+        o[2] += other;
+}}
 {KERNEL} uneven(const int* x, int* o) {{
     __shared__ int s[64]; int t = threadIdx.x;
     if (x[0]) {{ if (t < 32) asm volatile("bar.sync 1, 32;"); return; }}
@@ -183,6 +190,14 @@ def test_blocks_of_a_grid_are_checked_together(program, caplog):
     reports = [re.search(r"source.cu:(\d+): warning: (\w+)", message).groups() for message in caplog.messages]
     assert (str(line_of("o[0] = s[t];")), "racecheck") in reports
     assert ["racecheck"] * len(reports) == [check for _, check in reports]
+
+
+def test_a_barrier_of_the_grid_orders_blocks(program, caplog):
+    """Blocks race between two barriers of the grid, but not across one."""
+    values = np.zeros(64, np.int32)
+    PtxKernel(program, "phases").launch(values, values, grid=2, block=64, cooperative=True)
+    reports = {re.search(r"source.cu:(\d+): warning: (\w+)", message).groups() for message in caplog.messages}
+    assert {(str(line_of("o[2] += other;")), "racecheck")} == reports
 
 
 def test_a_launch_begins_without_the_barriers_of_the_one_before(program, caplog):

@@ -3,8 +3,8 @@
  *
  * A cell for each word of 4 bytes has the last write, the last two reads by different threads, and which bytes are
  * initialised. Two accesses of one launch race if at least one is a write, at most one is atomic, and no barrier orders
- * them: barriers of a block order its threads, and warp operations order the lanes of a warp. Blocks are ordered only
- * by atomic operations and grid barriers: a block that has executed one is assumed to have waited for all others.
+ * them: barriers of a block order its threads, grid barriers order all threads, and warp operations order the lanes of
+ * a warp. A block that has executed an atomic operation is assumed to have waited for all other blocks.
  * A read does not race with atomic operations if a compare-and-swap by the same thread follows: the comparison fails if
  * another thread has changed the value.
  */
@@ -31,9 +31,10 @@ enum { SHARED_START = 1024 }; /* the first address in shared memory, as in _cpu/
 enum { RACECHECK = 1, INITCHECK = 2 }; /* bits of checks.enabled */
 enum scope { BLOCK_SCOPE, WARP_SCOPE, GRID_SCOPE }; /* the same numbers as `Scope` of _cpu/runtime.py */
 
-/* `launch` is the number of a launch, 0 if there was no access. `site` is the number of a PTX statement, and `thread`
-   an index in the block. `epoch` counts the barriers of the block that the thread has passed, and `warp_epoch` its
-   warp operations. */
+/* `launch` is the number of a launch, 0 if there was no access. Each grid barrier adds 1, except for shared memory: a
+   grid barrier orders accesses as a new launch does. `site` is the number of a PTX statement,
+   and `thread` an index in the block. `epoch` counts the barriers of the block that the thread has passed, and
+   `warp_epoch` its warp operations. */
 struct access {
   uint32_t launch, block, site;
   uint16_t thread, epoch, warp_epoch;
@@ -56,11 +57,12 @@ struct report {
 };
 
 /* The checks of one worker, which runs one block at a time. `orders_blocks`: whether the block has executed an atomic
-   operation or a grid barrier. */
+   operation. `grid_barriers`: how many grid barriers each thread has passed; they need one worker for each block. */
 struct checks {
   uint32_t enabled, launch, block, orders_blocks, report_count, compared_read_count;
   uint32_t compared_reads[MAX_COMPARED_READS]; /* sites of reads that a compare-and-swap of the same thread follows */
   uint16_t epochs[MAX_THREADS], warp_epochs[MAX_THREADS];
+  uint32_t grid_barriers[MAX_THREADS];
   struct report reports[MAX_REPORTS];
 };
 
@@ -150,7 +152,8 @@ static void add_report(struct checks *checks, struct report report) {
 /* Races */
 
 /* Whether two accesses to a word concern the same byte, at least one is PLAIN, and nothing orders them: in a block a
-   barrier or warp operation, between blocks an atomic operation or grid barrier. See the start of this file. */
+   barrier or warp operation, between blocks an atomic operation. A grid barrier changes `launch`. See the start of this
+   file. */
 static bool are_unordered(const struct checks *checks, const struct access *now, const struct access *before,
                           bool is_shared) {
   if (now->launch != before->launch || !(now->bytes & before->bytes)) return false;
@@ -262,7 +265,8 @@ void numba_ptxlink_check_access(void *context, uint64_t address, uint64_t size, 
   const uint64_t shared_start = FIELD(context, uint64_t, shared_base) + SHARED_START;
   const bool is_shared = address - shared_start < FIELD(context, uint64_t, shared_size);
   const uint32_t thread = FIELD(context, uint32_t, current_thread);
-  const struct access now = {.launch = checks->launch, .block = checks->block, .site = (uint32_t)site,
+  const uint32_t grid_barriers = is_shared ? 0 : checks->grid_barriers[thread];
+  const struct access now = {.launch = checks->launch + grid_barriers, .block = checks->block, .site = (uint32_t)site,
                              .thread = (uint16_t)thread, .epoch = checks->epochs[thread],
                              .warp_epoch = checks->warp_epochs[thread],
                              .order = kind == VOLATILE_READ                   ? VOLATILE
@@ -295,7 +299,11 @@ void numba_ptxlink_check_order(void *context, uint32_t scope) {
   const uint32_t thread = FIELD(context, uint32_t, current_thread);
   if (scope == WARP_SCOPE) ++checks->warp_epochs[thread];
   else ++checks->epochs[thread];
-  if (scope == GRID_SCOPE) checks->orders_blocks = 1;
+  if (scope != GRID_SCOPE) return;
+  const uint32_t number = checks->launch + ++checks->grid_barriers[thread];
+  pthread_mutex_lock(&lock);
+  if (launch_count < number) launch_count = number; /* later launches get other numbers */
+  pthread_mutex_unlock(&lock);
 }
 
 /* Called by the scheduler of runtime.ll if a barrier opens although threads of the block have exited or wait at another
@@ -322,6 +330,7 @@ uint32_t numba_ptxlink_checks_begin(struct checks *checks, uint32_t enabled, uin
   checks->launch = launch;
   checks->block = UINT32_MAX; /* so that the first access begins a block */
   checks->report_count = checks->compared_read_count = 0;
+  memset(checks->grid_barriers, 0, sizeof checks->grid_barriers);
   return launch;
 }
 
