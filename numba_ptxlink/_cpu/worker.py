@@ -187,7 +187,11 @@ class Worker:
         self.context.params = params
 
     def regions_near(self, address: int) -> list[Region]:
-        """Return the regions before, at and after an address, or more, with the thread's local memory."""
+        """
+        Return the regions before, at and after an address, or more.
+
+        In place of the local memory of all threads, the list has that of the thread that ran last.
+        """
         regions = [*self._worker_regions.find_near(address), *self._caller_regions.find_near(address)]
         thread_region = self.thread_local_region()
         return [thread_region, *(region for region in regions if region.address != self.context.local_base)]
