@@ -181,8 +181,7 @@ def pack(
     for kind, container in _CONTAINERS.items():
         if kind in kinds:
             files[kind, ""] = container.make(packing)
-    contains_executable = not {KERNELS, LAUNCHER}.isdisjoint(kinds)
-    minimum_of_kernels = packing.executable.minimum if contains_executable else None
+    minimum_of_kernels = None if {KERNELS, LAUNCHER}.isdisjoint(kinds) else packing.executable.minimum
     minimums = minimums_of_artifacts(files, packing.members, packing.compiler_of, minimum_of_kernels)
     return Artifacts(files, minimums, packing.compilers, packing.cooperative, tuple(left_out))
 
