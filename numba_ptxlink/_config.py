@@ -238,7 +238,7 @@ def config() -> Config:
 
 def unknown_variables(environ: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the names in *environ* that begin with NUMBA_PTXLINK and are unknown, each with the cure."""
-    names = sorted(name for name in environ if name.startswith(VARIABLES[0]) and name not in VARIABLES)
+    names = sorted(name for name in environ if name.startswith("NUMBA_PTXLINK") and name not in VARIABLES)
     if not names:
         return []
     from difflib import get_close_matches

@@ -138,7 +138,7 @@ def _link(arguments: argparse.Namespace) -> Report:
     content = linked.cubin if arguments.emit == CUBIN else linked.ptx.encode(errors="surrogateescape")
     size_text = report.format_size(len(content))
     lines = [f"{arguments.output}  {size_text}, {linked.backend}: {linked.reason}"]
-    # The text shows only the lines of the log about calls that were not inlined; --json has all of them.
+    # The text shows only those lines of the log that tell of calls not inlined; --json has the whole log.
     log = linked.log.splitlines()
     lines += [f"  {line}" for line in log if line.startswith("call not inlined")]
     lines += [f"  {expression}  {symbol}" for expression, symbol in linked.lowered_names.items()]

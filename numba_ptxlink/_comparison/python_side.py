@@ -84,7 +84,7 @@ class _Copies:
         return self._scopes[id(names)]
 
     def _replace(self, value: Any, name: str = "") -> Any:
-        """Return the copy of a function, or of a module that *name* refers to; other values unchanged."""
+        """Return a copy of the function in a dispatcher, or of the module *name*; other values unchanged."""
         if name in self._module_names and isinstance(value, ModuleType):
             module = ModuleType(value.__name__)
             vars(module).update(self._copy_scope(vars(value)))

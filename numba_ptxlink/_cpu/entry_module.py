@@ -122,10 +122,10 @@ class EntryModule:
 
     def constant_base(self) -> str:
         """
-        Return the address of any variable in constant memory, from which addresses of others are restored.
+        Return the address of any variable in constant memory, to complete addresses in 32-bit registers.
 
-        Addresses in 32-bit registers lack their upper bits. All variables are in one object of machine code,
-        less than 2 GiB apart, so that these bits follow from the address of any variable.
+        The upper bits of such addresses are missing. All variables are in one object of machine code,
+        less than 2 GiB apart, so that the missing bits follow from the address of any variable.
 
         Raises:
             UnsupportedInstruction: The module has no variable in constant memory.

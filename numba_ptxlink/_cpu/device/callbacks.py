@@ -120,7 +120,7 @@ class PythonDriver:
 
     def __init__(self, settings: Settings, link: Link, prepare: Callable[[], None]) -> None:
         self._settings, self._link_ptx, self._prepare = settings, link, prepare
-        # PyDLL keeps the GIL, since the calls take microseconds only.
+        # Use PyDLL, which keeps the GIL during calls, since they take microseconds only.
         self._libcuda = ctypes.PyDLL("libcuda.so.1")
         # For initcheck, libcuda.so.1 marks by this function which memory is initialised.
         if "initcheck" in settings.checks:
@@ -377,7 +377,7 @@ def _argument_within(program: CpuProgram, kernel: str, params: int, addresses: r
         addresses: The addresses to look for in the arguments, each word of which may be a pointer.
     """
     declared = program.functions[kernel].params
-    # The comment with the names has "-" for a parameter without a name.
+    # The names are in a comment of the PTX, which has "-" for a parameter without a name.
     names = images.argument_names(program.module.text).get(kernel, [])
     layout = zip(param_offsets(declared), byte_sizes(declared), strict=True)
     for index, (offset, size) in enumerate(layout):
