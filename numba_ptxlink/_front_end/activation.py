@@ -60,8 +60,8 @@ class Activation:
     """
     The activation of the plugin in one front end. Callers hold the lock of the module `_plugin`.
 
-    The plugin decides when the front end's trigger module is imported (see `FrontEnd.trigger_module`), and
-    when the program calls `enable()` or `disable()`.
+    The import of the front end's trigger module (see `FrontEnd.trigger_module`), and each call of `enable()`
+    or `disable()`, lead to a decision whether to patch.
 
     Methods import this package's modules where they need them: a damaged package then makes the plugin
     inactive with a reason, and does not break `import numba.cuda`.

@@ -108,7 +108,7 @@ class FrontEnd(ABC):
     def extra(self) -> str:
         """The extras of numba-ptxlink, with commas, that install the front end and its tools: "cu13"."""
 
-    # Activation: these methods do not import the compiler, and do not raise exceptions.
+    # Activation and locks: these methods do not import the compiler, and do not raise exceptions.
 
     @abstractmethod
     def unsupported_reason(self) -> str | None:

@@ -13,8 +13,8 @@ from .register_pieces import Access, MemorySlot
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Directives in bodies whose end the parser knows. Another directive may have no semicolon, and the parser
-# then takes the next statement for a part of it.
+# Directives of bodies that the parser knows, with or without a semicolon. Another directive may have no
+# semicolon, and the parser then takes the next statement for a part of it.
 _KNOWN_DIRECTIVES = frozenset(("loc", "pragma", "branchtargets", "calltargets", "callprototype"))
 # Instructions that may name labels; `call` names those of prototypes.
 _JUMP_OPCODES = ("bra", "brx", "call")

@@ -97,7 +97,7 @@ class Label(NamedTuple):
 
 
 class Directive(NamedTuple):
-    """A directive that is no declaration, with its semicolon: `.branchtargets a, b;`. A `.loc` has none."""
+    """A directive that is no declaration: `.branchtargets a, b;` or, without a semicolon, `.loc 1 5 3`."""
 
     text: str
 
@@ -206,8 +206,8 @@ class Register(NamedTuple):
         return bool(self.type)
 
 
-# The type, count and index that stand for a missing entry of `Scope._declared`: no statement comes after the
-# index, so that no scope has the name.
+# The type, count and index that stand for a missing entry of `Scope._declared`: the index is above the
+# position of every scope, as for a name that is declared later.
 _UNDECLARED = "", 0, math.inf
 
 

@@ -136,7 +136,8 @@ class Variable:
         """The size in bytes; 0 if the type or a dimension has no size."""
         array_dims = self.array_dims
         if array_dims == (None,) and self.vector_length == 1 and self.initial:
-            # The initializer gives the length. It may end in a comma, which makes an empty value.
+            # The initializer gives the length; for vectors, in braces of their own, the length is not read.
+            # After a comma at the end, the last value is empty.
             values = lexer.without_comments(self.initial).strip().removeprefix("{").removesuffix("}")
             array_dims = (len([*filter(None, lexer.operands(values))]),)
         return math.prod((self.bits // 8, *(extent or 0 for extent in array_dims)))
