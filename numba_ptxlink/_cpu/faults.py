@@ -35,7 +35,9 @@ _CONSTANT_ARRAY = re.compile(r"_cudapy_cmem\b.*|constant_array_\d+")
 _MAX_INSTRUCTION_CHARS = 1000
 # The message names the nearest array, unless it is further away than this.
 _MAX_DISTANCE_BYTES = 1 << 20
-# Added to the message of an access out of bounds if no array is near.
+# The cures of an access out of bounds; the last one is added to the first if no array is near.
+_INDEX_CURE = "check the index and the array"
+_ARRAY_CURE = "keep the array until the kernel ends, or copy a host array to the device (cuda.to_device)"
 _UNKNOWN_MEMORY = (
     ". A pointer that is read from a struct or an array has to refer to memory of an argument, or of the CPU "
     "device (numba_ptxlink.use_cpu()); pass checks=False for a pointer to other memory"
@@ -47,8 +49,7 @@ _NO_LINE = (
 
 # The messages: the cause, then the cure.
 _FAULT_MESSAGES = {
-    Fault.ACCESS: "{size} bytes at {address:#x} are out of bounds{nearest}; check the index and the "
-    "array{unknown}.",
+    Fault.ACCESS: "{size} bytes at {address:#x} are out of bounds{nearest}; {cure}.",
     Fault.MISALIGNED: "{size} bytes at {address:#x} are accessed, and the address is no multiple of {size}; "
     "align the pointer, or check the type that it is cast to.",
     Fault.READ_ONLY: "{size} bytes at {address:#x} are written, in {region}, which is read-only; pass a "
@@ -243,7 +244,7 @@ def _fault_message(worker: Worker, instruction: str, undefined: str) -> str:
     if kind == Fault.ASSERT:
         # For an assertion, the fields are the addresses of two C strings.
         return _FAULT_MESSAGES[kind].format(condition=c_string_at(address), file=c_string_at(size))
-    regions, nearest, unknown = worker.regions_near(address), "", ""
+    regions, nearest, cure = worker.regions_near(address), "", _INDEX_CURE
     # `cp.async.ca.shared.global` accesses shared and global memory: take its address for a global one.
     if kind == Fault.ACCESS and ".shared" in opcode and ".global" not in opcode:
         nearest = f", in shared memory ({worker.context.shared_size} bytes)"
@@ -254,14 +255,17 @@ def _fault_message(worker: Worker, instruction: str, undefined: str) -> str:
         elif ".const" in opcode:
             # Constant memory is read-only.
             regions = [region for region in regions if not region.writable]
-        nearest = _nearest_region(address, regions)
-        unknown = "" if nearest or ".local" in opcode else _UNKNOWN_MEMORY
+        region, nearest = _nearest_region(address, regions)
+        if region and not region.is_allocated:
+            cure = _ARRAY_CURE
+        elif not region and ".local" not in opcode:
+            cure += _UNKNOWN_MEMORY
     return _FAULT_MESSAGES[kind].format(
         size=size,
         address=address,
         region=next((region.name for region in regions if region.address <= address < region.end), ""),
         nearest=nearest,
-        unknown=unknown,
+        cure=cure,
         feature=_unsupported_feature(opcode) if kind == Fault.UNSUPPORTED else "",
         undefined=undefined,
     )
@@ -278,17 +282,25 @@ def _unsupported_feature(opcode: str) -> str:
     return next(features, "this instruction")
 
 
-def _nearest_region(address: int, regions: Iterable[Region]) -> str:
-    """Return ", 8 bytes past the end of parameter 'x' (48 bytes)"; "" if no region is near *address*."""
+def _nearest_region(address: int, regions: Iterable[Region]) -> tuple[Region | None, str]:
+    """
+    Return the region nearest to an address, and text such as ", 8 bytes before argument 'x' (48 bytes)".
+
+    If no region is near, the results are None and "".
+    """
     # The distance to the nearer end of each region; it is negative if *address* is inside of the region.
     distances = [
-        (max(region.address - address, address - region.end), region) for region in regions if region.size
+        (max(region.address - address, address - region.end), region)
+        for region in regions
+        if region.size or not region.is_allocated
     ]
     distance, region = min(distances, key=lambda pair: pair[0], default=(_MAX_DISTANCE_BYTES, None))
     if region is None or distance >= _MAX_DISTANCE_BYTES:
-        return ""
+        return None, ""
+    if not region.is_allocated:
+        return region, f": {region.name} points to memory that is freed, or that is not the device's"
     if distance < 0:
         # An access that begins inside of a region faults because it ends after the region.
-        return f", the last of them past the end of {region.name} ({region.size} bytes)"
+        return region, f", the last of them past the end of {region.name} ({region.size} bytes)"
     side = "before" if address < region.address else "past the end of"
-    return f", {distance} bytes {side} {region.name} ({region.size} bytes)"
+    return region, f", {distance} bytes {side} {region.name} ({region.size} bytes)"

@@ -28,12 +28,15 @@ class Region(NamedTuple):
         size: The size in bytes.
         writable: Whether the memory may be written.
         name: The name in errors.
+        is_allocated: False for an argument of a kernel that points to memory which the device does not have,
+            such as freed memory; its size is then 0.
     """
 
     address: int
     size: int
     writable: bool
     name: str
+    is_allocated: bool = True
 
     @property
     def end(self) -> int:

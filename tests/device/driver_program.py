@@ -59,25 +59,31 @@ def an_overrun() -> list[Any]:
     return [code, sticky, error("cuCtxSynchronize"), *named]
 
 
-def use_after_free() -> list[int]:
+STALE = ": parameter 1 points to memory that is freed, or that is not the device's; "
+
+
+def use_after_free() -> list[Any]:
     function, address = kernel(), allocate(16)
     assert launch(function, POINTER(address), NUMBER(5), block=4) == 0
     call("cuMemFree_v2", POINTER(address))
     later = allocate(16)
     code = launch(function, POINTER(address), NUMBER(5), block=4)
+    is_named = STALE in text_of(code)
     reset()
-    return [later != address, code, error("cuMemcpyDtoH_v2", (NUMBER * 4)(), POINTER(address), SIZE(16))]
+    copied = error("cuMemcpyDtoH_v2", (NUMBER * 4)(), POINTER(address), SIZE(16))
+    return [later != address, code, is_named, copied]
 
 
-def memory_of_the_host() -> list[int]:
+def memory_of_the_host() -> list[Any]:
     memory = (NUMBER * 4)()
     address = ctypes.addressof(memory)
     code = launch(kernel(), POINTER(address), NUMBER(5), block=4)
+    is_named = STALE in text_of(code)
     reset()
     call("cuMemHostRegister_v2", POINTER(address), SIZE(16), 0)
     registered = launch(kernel(), POINTER(address), NUMBER(5), block=4)
     call("cuMemHostUnregister", POINTER(address))
-    return [code, registered, *memory]
+    return [code, is_named, registered, *memory]
 
 
 def pinned_and_managed_memory() -> list[Any]:

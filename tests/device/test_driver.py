@@ -16,10 +16,11 @@ EXPECTED: dict[str, Any] = {
     "a_launch": [5, 6, 7, 8],
     # An overrun is CUDA_ERROR_ILLEGAL_ADDRESS until the context is reset; the text names the thread.
     "an_overrun": [700, [700, 700], 0, True, True],
-    # Addresses of freed memory are not reused for long, so that kernels and copies with old ones fault.
-    "use_after_free": [True, 700, 1],
+    # Addresses of freed memory are not reused for long, so that kernels and copies with old ones fault. The
+    # text names the argument.
+    "use_after_free": [True, 700, True, 1],
     # Kernels access host memory once it is registered.
-    "memory_of_the_host": [700, 0, 5, 6, 7, 8],
+    "memory_of_the_host": [700, True, 0, 5, 6, 7, 8],
     # Host and kernels share pinned and managed memory, and only the one that allocated frees.
     "pinned_and_managed_memory": [[0, 0], [[7, 8, 9, 10], [7, 8, 9, 10]], [1, 2], [0, 1], 1],
     # A pool counts the bytes in use.

@@ -83,6 +83,8 @@ _MEMORY_KINDS = {
 }
 _CONSTANT = 32
 _POINTER_BYTES = 8
+# Smaller words of arguments are numbers or null pointers.
+_MIN_POINTER = 1 << 16
 
 # The types of two parameters: the address and the size of the buffer for a message.
 _MESSAGE = (ctypes.c_void_p, ctypes.c_size_t)
@@ -347,7 +349,8 @@ class PythonDriver:
         """
         Yield the regions before and after an address, for an error.
 
-        The name of a region is the argument that points to it, or else its kind of memory.
+        The name of a region is the argument that points to it, or else its kind of memory. An argument that
+        points to no memory of the device has a region without bytes.
 
         Args:
             program: The program with the kernel.
@@ -355,37 +358,52 @@ class PythonDriver:
             params: The address of the parameter buffer.
             address: The address of the access that faulted.
         """
+        arguments = _argument_words(program, kernel, params)
+        for allocation in self._allocations_near(address):
+            addresses = _addresses_of(allocation)
+            names = (name for name, words in arguments if any(word in addresses for word in words))
+            name = next(names, _MEMORY_KINDS[allocation.kind])
+            yield Region(allocation.start, allocation.size, allocation.kind != _CONSTANT, name)
+        for name, words in arguments:
+            for word in words:
+                if _MIN_POINTER <= word <= address and not any(
+                    word in _addresses_of(allocation) for allocation in self._allocations_near(word)
+                ):
+                    yield Region(word, 0, True, name, is_allocated=False)
+
+    def _allocations_near(self, address: int) -> Sequence[_Allocation]:
+        """Return the allocation at or before an address, and the one after it, if there are any."""
         neighbours = (_Allocation * 2)()
         count = self._libcuda.numba_ptxlink_neighbours(ctypes.c_uint64(address), neighbours)
-        for allocation in neighbours[:count]:
-            # Include the end: an empty slice at the end of an allocation has this address.
-            addresses = range(allocation.start, allocation.start + allocation.size + 1)
-            name = _argument_within(program, kernel, params, addresses) or _MEMORY_KINDS[allocation.kind]
-            yield Region(allocation.start, allocation.size, allocation.kind != _CONSTANT, name)
+        return neighbours[:count]
 
 
-def _argument_within(program: CpuProgram, kernel: str, params: int, addresses: range) -> str:
+def _addresses_of(allocation: _Allocation) -> range:
+    """Return the addresses of an allocation and of its end, which an empty slice at the end has."""
+    return range(allocation.start, allocation.start + allocation.size + 1)
+
+
+def _argument_words(program: CpuProgram, kernel: str, params: int) -> list[tuple[str, Sequence[int]]]:
     """
-    Return the first argument of a kernel that contains one of *addresses*, such as "argument 'x'"; else "".
+    Return for each argument of a kernel its name, such as "argument 'x'", and its words of 8 bytes.
 
-    Without a name in Python, an argument is called "parameter 1".
+    Each word may be a pointer. Without a name in Python, an argument is called "parameter 1".
 
     Args:
         program: The program with the kernel.
         kernel: The name of the kernel.
         params: The address of the parameter buffer.
-        addresses: The addresses to look for in the arguments, each word of which may be a pointer.
     """
     declared = program.functions[kernel].params
     # The names are in a comment of the PTX, which has "-" for a parameter without a name.
     names = images.argument_names(program.module.text).get(kernel, [])
     layout = zip(param_offsets(declared), byte_sizes(declared), strict=True)
+    arguments: list[tuple[str, Sequence[int]]] = []
     for index, (offset, size) in enumerate(layout):
         words = (ctypes.c_uint64 * (size // _POINTER_BYTES)).from_address(params + offset)
-        if any(word in addresses for word in words):
-            name = names[index] if len(names) == len(declared) else "-"
-            return f"parameter {index + 1}" if name == "-" else f"argument {name!r}"
-    return ""
+        name = names[index] if len(names) == len(declared) else "-"
+        arguments.append((f"parameter {index + 1}" if name == "-" else f"argument {name!r}", list(words)))
+    return arguments
 
 
 def _copy_to_c(content: bytes) -> int:
