@@ -260,9 +260,9 @@ def emit_directed(
         return value
     value = b.emit_value(f"fneg {result or ptx_type.ir} {value}")
     # The negations may change the sign of a NaN: if the result is NaN, return the NaN of the operation that
-    # rounds to nearest. A conversion, for which *result* is set, does not need this: its only operand is
-    # negated as its result is. Nor do types smaller than f64, since a GPU has only one NaN for them
-    # (`emit_gpu_nan`).
+    # rounds to nearest. A conversion, for which *result* is set, keeps the sign, since its only operand
+    # and its result are negated. For types smaller than f64, the sign of a NaN does not matter: a GPU has
+    # only one NaN for each of them (`emit_gpu_nan`).
     nearest_operation = operations().get(f"{name}.f")
     if nearest_operation and ptx_type.bits == 64 and not result:
         nearest_placeholders = dict(

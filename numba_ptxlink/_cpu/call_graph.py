@@ -57,7 +57,7 @@ class CallGraph:
         self,
         functions: Mapping[str, ptx.Function],
         entry: str,
-        address_taken: Callable[[], Iterable[str]] = tuple,
+        address_taken: Callable[[], Iterable[str]],
     ) -> None:
         self._address_taken = address_taken
         self.bodies: dict[str, Sequence[tuple[int, ptx.Statement, ptx.Scope]]] = {}
