@@ -158,6 +158,11 @@ def _without_classes(ctype: CType) -> CType:
     if isinstance(ctype, Struct) and not ctype.packed:
         members = _members_without_classes(ctype)
         if members != ctype.members:
+            if ctype.existing:
+                raise AbiError(
+                    f"C++ aligns {ctype.name}, which has a class such as __half, in a packed record, too; "
+                    "pass align=True to the record's dtype."
+                )
             return dataclasses.replace(ctype, name=f"{ctype.name}_raw", members=members)
     return ctype
 

@@ -214,6 +214,10 @@ class _HostModule(EntryModule):
         for _, statement, _ in body:
             if isinstance(statement, ptx.Instruction) and statement.opcode == "call":
                 callee = ptx.parse_call(statement).callee
+                if callee.startswith("%"):
+                    raise NoHostVersionError(
+                        "it calls a function through a pointer; call the function by its name"
+                    )
                 if callee in _REFUSED_FUNCTIONS:
                     raise NoHostVersionError(_REFUSED_FUNCTIONS[callee])
                 if callee not in self.functions and callee not in EXTERNAL_FUNCTIONS:
@@ -280,9 +284,6 @@ class _HostTranslator(Translator):
 
     def fault(self, kind: Fault, address: str = "0", size: int | str = 0) -> None:
         """Add the end of the process at a fault; raise NoHostVersionError if an instruction needs a GPU."""
-        # `_check_callees` has checked all calls by name.
-        if kind == Fault.UNDEFINED_FUNCTION:
-            raise NoHostVersionError("it calls a function through a pointer; call the function by its name")
         if kind not in _ABORTING_FAULTS:
             raise NoHostVersionError(self._gpu_only_reason())
         self.abort()

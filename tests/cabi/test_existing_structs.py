@@ -9,8 +9,10 @@ import time
 from typing import NamedTuple
 
 import front_ends
+import numba
 import numpy as np
 import pytest
+from numba.cuda import types
 
 import numba_ptxlink as pl
 from numba_ptxlink import cache
@@ -302,3 +304,14 @@ def test_what_names_no_struct_is_refused(options, reason):
     """So are alignments that C++ does not have, and types that are no structs."""
     with pytest.raises(pl.AbiError, match=reason):
         pl.export(pl.udf("float32(flat)", **options)(mass), emit=["ptx"])
+
+
+def test_a_class_in_a_packed_record_is_refused():
+    """g++ ignores `packed` for a struct of C++ that has a `__half`, whose offset would be another one."""
+    inner = np.dtype([("h", np.float16), ("x", np.float32)], align=True)
+    packed = numba.from_dtype(np.dtype([("c", np.int8), ("p", inner)]))
+    function = pl.udf(types.float32(types.CPointer(packed)), structs={inner: "P"}, name="f")(
+        lambda a: a[0].p.x
+    )
+    with pytest.raises(pl.AbiError, match=r"C\+\+ aligns P, .* pass align=True"):
+        pl.export(function, emit=["ptx"])

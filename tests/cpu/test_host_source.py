@@ -71,6 +71,15 @@ def test_all_instructions_have_a_host_version(source):
     assert {} == source.reasons
 
 
+def test_a_call_through_a_pointer_is_refused():
+    """The reason names the pointer, and not the register as if it were a function."""
+    call = "ld.param.u64 %a, [index]; call %a, (), prototype; prototype: .callprototype _ ();"
+    text = f"{HEAD}.visible .func f(.param .b64 index) {{ .reg .b64 %a; {call} ret; }}"
+    assert ["it calls a function through a pointer; call the function by its name"] == [
+        *host_source.translate(text, ["f"]).reasons.values()
+    ]
+
+
 def test_all_that_instructions_are_made_of_has_a_counterpart():
     """Each opcode and intrinsic of the two files of LLVM IR is a function of the prelude."""
     folder = Path(_cpu.__file__).parent
