@@ -181,7 +181,7 @@ def unseal(sealed: bytes, address: bytes, secret: bytes | None) -> Entry:
     body = memoryview(sealed)[_HEADER.size :]
     if (magic, stored_address, body_size) != (MAGIC, address, len(body)):
         raise Damaged("it is not an entry of this cache, has another address, or is incomplete")
-    if _digest(address, body) != digest:
+    if _digest(stored_address, body) != digest:
         raise Damaged("its digest is wrong")
     expected_tag = hmac.digest(secret, digest, "sha256") if secret else _NO_TAG
     if not hmac.compare_digest(expected_tag, tag):
