@@ -15,6 +15,7 @@ VECTOR = np.dtype([(name, "f4") for name in "xyzw"])
 NUMBERS = np.arange(300, dtype=np.int32)
 NAN = np.array([0x7FFFFFFF], np.uint32).view(np.float32)[0]
 BIG = 2**64 - 1
+TILE, PADDED_TILE = 8, 8 + 1
 UNSIGNED = str(2**32 - 1)
 
 
@@ -54,6 +55,11 @@ def mlir_cases(cuda):
         array[0] = value
         return array[0]
 
+    def through_shared_array(value):
+        array = cuda.shared.array(TILE + 1, np.int32)
+        array[8] = value
+        return array[8]
+
     halves = (np.float16(1.001), np.float16(1.001))
     return {
         "narrow index": ("int32(int32[::1], uint8)", lambda a, i: a[i], (NUMBERS, 200), "fault", "200"),
@@ -92,6 +98,7 @@ def mlir_cases(cuda):
             str(2**40),
         ),
         "returned array": ("int32(int32)", through_local_array, (7,), "7", ""),
+        "length of a shared array": ("int32(int32)", through_shared_array, (7,), "fault", "7"),
     }
 
 
@@ -122,7 +129,13 @@ def mlir_cures(cuda):
             total += index
         return total
 
+    def through_shared_array(value):
+        array = cuda.shared.array(PADDED_TILE, np.int32)
+        array[8] = value
+        return array[8]
+
     return {
+        "length of a shared array": through_shared_array,
         "narrow index": lambda a, i: a[np.int64(i)],
         "index behind a pointer": lambda p, i: (p + 5)[np.int64(i)],
         "moved pointer": lambda p: p[1].x,
