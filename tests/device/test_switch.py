@@ -31,6 +31,18 @@ def test_nothing_is_loaded_without_the_variable():
     assert python(program).stdout == "[]\n"
 
 
+def test_a_static_runtime_is_reported():
+    """A package that contains NVIDIA's static runtime, which does not run here, is named with the cure."""
+    pytest.importorskip("cuda.bindings")
+    done = python(
+        "from cuda.bindings import runtime; import numba_ptxlink\n"
+        "numba_ptxlink.use_cpu(); print(int(runtime.cudaFree(0)[0]))"
+    )
+    assert done.stdout == "801\n"
+    assert "runtime.cpython" in done.stderr
+    assert "set NUMBA_PTXLINK_DEVICE=cpu before Python starts" in done.stderr
+
+
 def test_use_cpu():
     """`use_cpu` chooses architecture and number of devices; the same again does nothing."""
     program = (

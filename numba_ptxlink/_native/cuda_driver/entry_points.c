@@ -32,13 +32,12 @@ CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint
 
 /*
  * NVIDIA's static runtime library first requests undocumented tables, so that a program which contains the library
- * cannot run here: report the program. Two kinds of callers contain the library, but do not need the tables: NVIDIA's
- * libraries that link code (libnv*.so), and bindings for Python. Only programs in Python have such bindings. In these
- * programs `has_started_python` is false: Python ran already, so that this library has not started it.
+ * cannot run here: report the program, or the module of a Python program. NVIDIA's libraries that link code
+ * (libnv*.so) contain the library, too, but do not need the tables.
  */
 static bool needs_tables(const char *path) {
   const char *name = strrchr(path, '/');
-  return has_started_python && strncmp(name ? name + 1 : path, "libnv", strlen("libnv")) != 0;
+  return strncmp(name ? name + 1 : path, "libnv", strlen("libnv")) != 0;
 }
 
 CUresult cuGetExportTable(const void **table, const CUuuid *id) {
@@ -48,8 +47,14 @@ CUresult cuGetExportTable(const void **table, const CUuuid *id) {
   *table = NULL;
   if (!reported && dladdr(__builtin_return_address(0), &caller) && needs_tables(caller.dli_fname)) {
     reported = true;
+    /* A program in Python contains Python, which this library has not started. */
+    const bool is_in_python = !has_started_python && dlsym(RTLD_DEFAULT, "Py_IsInitialized");
+    const char *cure = is_in_python
+                           ? "set NUMBA_PTXLINK_DEVICE=cpu before Python starts if it belongs to cuda.bindings, or "
+                             "else run it on a GPU"
+                           : "link it with nvcc -cudart shared (CMAKE_CUDA_RUNTIME_LIBRARY=Shared)";
     fprintf(stderr, "numba-ptxlink: %s contains NVIDIA's static CUDA runtime, which the CPU device does not support; "
-            "link it with nvcc -cudart shared (CMAKE_CUDA_RUNTIME_LIBRARY=Shared).\n", caller.dli_fname);
+            "%s.\n", caller.dli_fname, cure);
   }
   return CUDA_ERROR_NOT_SUPPORTED;
 }
