@@ -3,10 +3,10 @@ Inline calls in a PTX module: replace the call by the body of the function.
 
 ptxas never inlines a function. The body becomes a block, which is a scope of names, so that its registers and
 variables keep their names; labels get new names. A parameter of the function and the variable that the call
-passes for it become one variable with the accesses to both: registers, or local memory if the function takes
-its address, or if an access would join several registers of less than 32 bits. A call stays, with a reason,
-if a use of the parameter or the variable is unknown, or if a name of the function would mean something else
-in the caller.
+passes for it become one variable, in registers. If the function takes the parameter's address, or an access
+would join several registers of less than 32 bits, the variable is in local memory. A call stays, with a
+reason, if a use of the parameter or the variable is unknown, or if a name of the function would mean
+something else in the caller.
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ MAX_CALLER_INSTRUCTIONS = 50_000
 
 MAX_UNREACHED_CHARS = 20_000
 """
-The number of characters up to which unreachable functions are kept, so that ptxas reports errors in them.
+The maximum length of all unreachable functions together; if they are longer, none of them is kept.
 
-PTX that is written by hand is shorter. A library is longer, and to assemble the functions of it that no
-kernel calls would take as long as to link the whole library.
+Unreachable functions are kept so that ptxas reports errors in them. PTX that is written by hand is shorter. A
+library is longer, and to assemble the functions of it that no kernel calls would take as long as to link the
+whole library.
 """
 
 # Names that PTX predefines: the sink of an unused result, and the number of lanes of a warp.
@@ -63,7 +64,7 @@ class Inlined:
     Args:
         text: The PTX.
         count: The number of inlined calls.
-        not_inlined: Each call by name that remains, as "caller: callee: reason"; and for each caller, the
+        not_inlined: Each direct call that remains, as "caller: callee: reason"; and for each caller, the
             number of calls through pointers.
     """
 
@@ -76,15 +77,16 @@ def inline(combined: Combined, *, inline_all: bool = False, whole_program: bool 
     """
     Inline the calls of a module, and drop the functions that are not reachable any more.
 
-    Functions that were never reachable stay, as private ones, up to `MAX_UNREACHED_CHARS` characters in all.
+    Functions that were never reachable stay, as private ones, if all of them together have at most
+    `MAX_UNREACHED_CHARS` characters.
 
     Args:
         combined: The module. Calls of functions that it does not define stay.
         inline_all: Whether to inline functions of any size, and calls between functions of one input, too.
             Otherwise these calls stay, since the compiler of the input decided not to inline them.
         whole_program: Whether nothing else is linked with the module. Otherwise visible functions stay, and
-            calls of weak functions stay, since another input may define the function. In a module without
-            kernels, which only other modules can use, visible functions stay in any case.
+            calls of weak functions stay, since another input may define the function. Counts as False for a
+            module without kernels, which only other modules can use.
 
     Raises:
         NotCombinedError: A function uses a name that its module has not declared before.
@@ -202,7 +204,7 @@ class _Inliner:
                 f"{name}: {calls} through a pointer: the function is known only at run time"
             )
         body.statements = ptx.apply_edits(body.statements, edits)
-        # Functions that call this one inline its new statements, by a new analysis.
+        # Callers of this function come later, and inline its new statements: `Body` analyses them.
         if edits and self._call_counts[name]:
             self._bodies[name] = Body(body.function, body.statements)
         return bool(edits)
@@ -332,7 +334,7 @@ def _caller_conflicts(caller: Body, site: CallSite, callee: Body) -> Iterator[st
             yield f"{actual.size} bytes are passed for {formal.name}, which has {formal.size}"
         elif actual.calls > 1 or actual.escapes or actual.address_indices:
             yield f"the variable for {formal.name} has other uses"
-    # In the caller, a name that the function uses must not mean a declaration of the caller.
+    # Inside the caller, a module's name that *callee* uses would find the caller's declaration of that name.
     declared_names = {*caller.labels, *(formal.name for formal in caller.formals)}
     hidden = [name for name in callee.reached_names if name in declared_names or site.scope.find(name)]
     if hidden:
@@ -346,7 +348,7 @@ def _local_declaration(name: str, formal: MemorySlot, actual: MemorySlot) -> ptx
 
 
 def _with_address_of(name: str, address_move: ptx.Statement) -> ptx.Instruction:
-    """Return a move of a parameter's address, such as `mov.b64 %rd1, argument`, as one of *name*."""
+    """Return *address_move*, such as `mov.b64 %rd1, param`, with *name* in place of the parameter."""
     assert isinstance(address_move, ptx.Instruction)  # noqa: S101 - it is a `mov`
     mnemonic, register = address_move.mnemonic, address_move.operands[0]
     return ptx.Instruction.of(mnemonic, register, name, guard=address_move.guard)

@@ -7,8 +7,8 @@ address. Once the call is inlined, nothing takes the address, but ptxas does not
 A register holds an address of a variable if all instructions that write the register are moves, sums with
 constants, and conversions between local and generic addresses, with the same resulting offset. If all uses of
 these registers and of the variable are such instructions, loads and stores, no other instruction can access
-the variable, and `RegisterPieces` replace it. Bytes that were never written are undefined in memory as in
-registers.
+the variable, and registers (`RegisterPieces`) replace it. Bytes that were never written are undefined in
+memory as in registers.
 
 Variables that stay in memory are aligned as a thread's stack is. NVRTC 13.0 declares a structure of 2-byte
 members with an alignment of only two bytes, but reads it by words of 32 bits. As the only local variable of a
@@ -91,7 +91,7 @@ def promote_local_memory(body: Sequence[ptx.Statement], prefix: str) -> Sequence
     _record_uses(uses, slots)
     for slot_index, slot in enumerate(slots.values()):
         if not slot.escapes:
-            # If registers replace the variable, its declaration is not aligned but replaced.
+            # The new edit of the declaration takes the place of the one that aligns it.
             try:
                 edits |= _register_edits(slot, f"%{prefix}l{slot_index}_")
             except ValueError:
@@ -220,8 +220,8 @@ def _register_edits(slot: MemorySlot, prefix: str) -> Edits:
     Return the edits that replace *slot* by registers.
 
     Raises:
-        ValueError: Registers cannot hold the variable. An access is not aligned, or covers several pieces of
-            less than 32 bits, whose undefined bits would change the others (see the module
+        ValueError: Registers cannot hold the variable. An access is not aligned, or would join several pieces
+            of less than 32 bits, whose undefined bits would change the others (see the module
             `register_pieces`), or more than `MAX_PIECES` registers are needed.
     """
     pieces = RegisterPieces(prefix, slot.size, slot.accesses.values())

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 VECTOR_LENGTHS = {"v2": 2, "v4": 4, "v8": 8}
 """The number of elements of a vector, by its modifier."""
 
-# An element of type b128.
-_MAX_ACCESS_BYTES = 16
+# The size of the largest element, which has the type b128.
+_MAX_ELEMENT_BYTES = 16
 # PTX before version 8.3 has no registers of 128 bits: an element of that size covers two pieces or more.
 _MAX_PIECE_BYTES = 8
 _WORD_BYTES = 4
@@ -128,7 +128,7 @@ def _enclosing_ranges(offset: int, size: int) -> Iterator[tuple[int, int]]:
 
     For example, 4 bytes at offset 12 are contained in 8 bytes at offset 8, and in 16 bytes at offset 0.
     """
-    while size < _MAX_ACCESS_BYTES:
+    while size < _MAX_ELEMENT_BYTES:
         size *= 2
         yield offset - offset % size, size
 
@@ -213,7 +213,7 @@ class RegisterPieces:
 
     @property
     def joins_narrow_pieces(self) -> bool:
-        """Whether an access covers several pieces of less than 32 bits, which a move would have to join."""
+        """Whether an element covers several pieces of less than 32 bits, which a move would have to join."""
         narrow_pieces = ((offset, size) for offset, size in self._pieces if size < _WORD_BYTES)
         return any(
             not self._ranges.isdisjoint(_enclosing_ranges(offset, size)) for offset, size in narrow_pieces
@@ -286,7 +286,7 @@ class _Moves:
     def load(self, target: str, bits: int, element_type: str, offset: int, size: int) -> None:
         """Move *size* bytes at *offset* to *target*, extended to its *bits* as `ld` does."""
         source = self._join(offset, size)
-        # A byte is the lower half of its piece, so it is always extended.
+        # A byte is the lower half of a 16-bit register, so it is always extended.
         sign = "s" if element_type[0] == "s" else "u"
         if size == 1 or bits > size * 8:
             self._add(f"cvt.{sign}{bits}.{sign}{size * 8}", target, source)

@@ -177,7 +177,7 @@ class Library(Mapping[str, Item]):
             from . import on_cpu
 
             # `read` needs an architecture if there are several, since their PTX may differ: CUDA C++ in the
-            # export may test `__CUDA_ARCH__`. Take the first one in the manifest.
+            # export may test `__CUDA_ARCH__`. The CPU can run each: take the first one in the manifest.
             arch = next((arch for kind, arch in self.__artifacts if kind == PTX), None)
             # Without PTX in the export, `read` raises a LaunchError.
             code: _DriverCode | CompiledCode = on_cpu.CompiledCode(self.read(PTX, arch), **cpu_options)

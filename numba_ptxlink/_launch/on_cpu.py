@@ -61,7 +61,7 @@ class HostArrayReader(DeviceArrayReader):
 
 class CompiledCode:
     """
-    An export as a program of the CPU, where a launch has finished when it returns.
+    An export as a program of the CPU, on which all launches are synchronous.
 
     Args:
         ptx: The PTX.
@@ -123,8 +123,9 @@ class CpuFunction:
                 together.
 
         Returns:
-            A Python value, or a NumPy value if Python has no type of its precision. An array of them if an
-            argument is one: structs are records, and an Optional is a record of `value` and `has_value`.
+            A Python value, or a NumPy value if Python has no type of its precision. If the function is called
+            for each element of arrays, an array of the results, in which structs are records, and an Optional
+            is a record of `value` and `has_value`.
 
         Raises:
             DeviceFaultError: The function faulted, as at an access out of bounds. The error names the

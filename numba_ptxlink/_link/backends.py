@@ -36,8 +36,8 @@ log = logging.getLogger(__name__)
 # A driver reads cubins of all minor releases of its major version: this number is above all of them.
 _ANY_MINOR = 99
 _DEVICE_RUNTIME = "cudadevrt"
-# Functions that grid-wide cooperative groups and launches from the device call, as a linker's log names them:
-# 'cudaCGGetIntrinsicHandle'.
+# Functions of the device runtime, as a linker's log names them, such as 'cudaCGGetIntrinsicHandle'. A kernel
+# calls them to synchronise its grid, and to launch other kernels.
 _RUNTIME_FUNCTION = r"'(?:cudaCG[A-Z]|__cudaCDP2)\w+'"
 RUNTIME_CURE = f"install {find.package_name('nvidia-cuda-runtime')}"
 """How to install the device runtime."""
@@ -68,9 +68,9 @@ class CubinReader(NamedTuple):
     Args:
         newest_release: The newest CUDA release whose cubins the reader accepts.
         name: The name in messages.
-        release: The CUDA release whose drivers the caller requested: they accept cubins up to
-            *newest_release*, but the newest installed ptxas up to *release* is preferred. None if the caller
-            requested no release, or the reader is a linker.
+        release: The CUDA release that the caller requested, if drivers read the cubin; else None. Drivers
+            accept cubins up to *newest_release*, but a ptxas newer than *release* is used only if no older
+            one is installed.
     """
 
     newest_release: Release
@@ -120,7 +120,7 @@ class Tool(NamedTuple):
         self, inputs: Sequence[Input], options: Options, *, makes_ptx: bool = False
     ) -> str:
         """
-        Return the part of a link that a compiler cannot do, in words such as "2 inputs"; "" if it can do all.
+        Return what in a link needs a linker, in words such as "2 inputs"; "" if a compiler of PTX can do all.
 
         Args:
             inputs: The inputs of the link.
@@ -201,7 +201,7 @@ def _linker_version(name: str) -> Callable[[CubinReader | None], Release]:
 
 
 def _nvrtc_archs(release: Release) -> Collection[Arch]:
-    """Return the architectures of NVRTC *release*, which nvJitLink supports, too, but does not list."""
+    """Return the architectures of NVRTC *release*: nvJitLink supports the same, but cannot list them."""
     from numba_ptxlink._tools import nvrtc
 
     return nvrtc.archs_of(release)

@@ -1,9 +1,9 @@
 """
 Check the inputs of a link before a tool reads them.
 
-`check_inputs` refuses PTX whose symbols contradict each other, which nvJitLink would link, and cubins after
-which nvJitLink deadlocks in this process. In cubins only the architecture is checked, and other kinds of
-inputs are not checked: NVIDIA's tools report errors in them.
+`check_inputs` refuses PTX whose symbols contradict each other, which nvJitLink would link, and cubins for
+another architecture: after nvJitLink has refused one, it deadlocks in this process. Nothing else in cubins is
+checked, and other kinds of inputs are not checked: NVIDIA's tools report errors in them.
 """
 
 from __future__ import annotations

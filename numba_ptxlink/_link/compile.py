@@ -157,7 +157,7 @@ def _start_ptx_compilations(
     # Deferred: most links compile one source.
     from concurrent.futures import ThreadPoolExecutor
 
-    # The threads wait for child processes, in which `nvrtc` makes unoptimised code.
+    # The threads wait for child processes: `nvrtc` starts one for each compilation with `_UNOPTIMISED`.
     threads = ThreadPoolExecutor()
     results = [threads.submit(_compile_to_ptx, source, arch, options) for source in inputs]
     threads.shutdown(wait=False)
@@ -247,8 +247,8 @@ def _assertions_for(
     generated_headers = {
         path: header for path, text in header_texts.items() if (header := manifests.parse_header(path, text))
     }
-    # A generated header declares all functions of its export. Only the functions that other text mentions are
-    # compared: the source, the options, and the other headers.
+    # A generated header declares all functions of its export. Only the functions that the source, the options
+    # or the other headers mention are compared.
     texts = [source.code, *map(includes.encode, options.arguments())]
     texts += (text for path, text in header_texts.items() if path not in generated_headers)
     searched_text = b"\n".join(map(includes.join_lines, texts))

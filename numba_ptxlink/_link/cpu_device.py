@@ -40,7 +40,7 @@ _RUNTIME_FUNCTIONS = {
 def attach() -> None:
     """Patch cuda.core, and make the device able to compile PTX, link it by `_link`, and run kernels."""
     patch_cuda_core()
-    # The device patches again whenever it loads a module: cuda.core may be imported after cuInit.
+    # The device patches again whenever a program loads PTX: cuda.core may be imported after cuInit.
     device.attach(link=_link, prepare=patch_cuda_core)
 
 
@@ -122,7 +122,7 @@ def _program_type(original: Any) -> type:
                 return original.compile(self, target_type, *args, **kwargs)
             if self.numba_ptxlink_ptx is None:
                 return original.compile(self, "ptx", *args, **kwargs)
-            # The original would call nvJitLink, which makes PTX of LTO-IR alone.
+            # The original would call nvJitLink, which can make PTX of LTO-IR, but not of PTX.
             from cuda.core import Linker, ObjectCode
 
             code = ObjectCode.from_ptx(self.numba_ptxlink_ptx, name=self.numba_ptxlink_name)

@@ -240,7 +240,8 @@ def uncompared_reasons(log: str, functions: Iterable[DeclaredFunction]) -> dict[
         if f'"{_ASSERTION} {origin}."' not in message:
             reasons.setdefault(origin, message)
     source_errors = [message for origin, message in reasons.items() if origin not in names]
-    # An error in the source, or too many errors, may keep NVRTC from evaluating any assertion.
+    # An error in the source, one without a file (`_ERROR` matches no line), or too many errors may keep NVRTC
+    # from evaluating any assertion.
     if source_errors or not errors or _ERROR_LIMIT in log:
         first_error = next(iter(source_errors), log.strip().partition("\n")[0])
         reasons = {**dict.fromkeys(names, first_error), **reasons}
@@ -282,7 +283,8 @@ def _assertion(function: DeclaredFunction, *, may_be_undeclared: bool) -> str:
     name = function.name
     fallback = ""
     if may_be_undeclared:
-        # `::f` means this declaration if the source has none. The assertion holds for it, whatever the types.
+        # `::f` means this declaration if the source has none. The assertion then holds, since its `...` does
+        # not match `@A...`, the parameter types that the template compares.
         fallback = f"namespace __numba_ptxlink_undeclared {{ __device__ void {name}(...); }}\n"
     return (
         f'#line 1 "{_LINE_PREFIX}{name}"\n{fallback}'

@@ -50,8 +50,8 @@ _CURES = {
     ),
     "symbol multiply defined": (
         "Rename one, leave one out, make it static, or mark it weak (inline in C++). If both are exports, "
-        "link their PTX or cubins, which define helper functions without linkage; a file that link= of a "
-        "Python function names is a part of its code already."
+        "link their PTX or cubins, which define helper functions without linkage; a file in link= of a "
+        "Python function is a part of the function's code already."
     ),
     "debug compile units is more than 1": (
         "From sm_100 on, nvJitLink does not optimise several inputs with debug information; pass lto=False "

@@ -1,5 +1,5 @@
 """
-Link kernels for the linkers of the front ends, count the links, and compile the CUDA C++ that kernels link.
+Link kernels when a front end asks for it, count the links, and compile the CUDA C++ that kernels link.
 
 The import of this module imports neither a tool nor a front end, since a front end may import this module
 while the front end itself is being imported.

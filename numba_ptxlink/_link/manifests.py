@@ -172,8 +172,8 @@ def find(source: Input) -> Manifest | None:
     Return the manifest that lists *source*; None if no export has written a file of that path.
 
     Raises:
-        LinkError: *source* has the name of an artifact of the manifest beside it, and another content, or the
-            manifest does not list it. Names the cure.
+        LinkError: *source* is named like an artifact of the manifest beside it, which lists that name with
+            another content, or does not list it. Names the cure.
     """
     match = _ARTIFACT.fullmatch(source.path.name) if source.path else None
     manifest = read(source.path.with_name(f"{match['stem']}.json")) if source.path and match else None
@@ -227,8 +227,8 @@ def header_guard_check(
     """
     Return CUDA C++ to append to a source: an `#error` if it includes a header of another export.
 
-    The guard macros show which headers a source has included. A source that also includes the header of the
-    linked export compiles.
+    The guard macros show which headers a source has included. No `#error` follows if the source also includes
+    the header of the linked export: NVRTC then compares the declarations of both.
 
     Args:
         manifests: The manifests of the artifacts of a link.
