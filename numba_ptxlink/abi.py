@@ -3,7 +3,7 @@ Map Numba types to C types.
 
 A front end, numba-cuda or numba-cuda-mlir, has classes of its own for Numba types, with the same names in
 each; `_front_end.registry` returns the front end of a type. `_cabi` contains the C types, their layouts and
-the prototypes; `_front_end.codegen` generates the conversion of values.
+the prototypes; `_front_end.codegen` generates the code that converts values between C and Numba.
 """
 
 from __future__ import annotations
@@ -48,7 +48,12 @@ _C_NAMES_OF_FLOATS = {
 _LAYOUTS = {"C": "c", "F": "f", "A": "any"}
 
 Names = Mapping[Any, str | ExistingStruct]
-"""By Numba type: the C name of a record, which has none in Numba, or the C++ struct of a record or tuple."""
+"""
+A name or a struct for each of some Numba types.
+
+For a record, a `str` is its name in C, since Numba has no name for it. For a record or a tuple, an
+`ExistingStruct` is the C++ struct to use.
+"""
 
 
 class Parameter(NamedTuple):
@@ -84,10 +89,11 @@ def c_signature(
         result: The Numba type of the return value.
         params: Each parameter: a `Parameter`, or its name and Numba type.
         kernel: Whether the function is a `__global__` function.
-        names: See `Names`. The struct of a type that is missing here gets a name made of its members.
+        names: See `Names`. The struct of a type without an entry gets a name made of its members or, for a
+            named tuple, the name of its class.
 
     Raises:
-        AbiError: A type has no counterpart in C, two structs would have one name, or a const or restrict
+        AbiError: A type has no counterpart in C, two structs would have the same name, or a const or restrict
             parameter is not an address. The message names the function and the types.
     """
 
@@ -116,7 +122,7 @@ def c_signature(
     )
     if kernel and not isinstance(signature.result, Void):
         raise AbiError(f"Kernel {name} returns {result}; a kernel returns nothing: write void(...).")
-    # Raises AbiError if two structs have one name.
+    # Raises AbiError if two structs have the same name.
     structs_of([signature])
     return signature
 
@@ -140,7 +146,8 @@ def c_type(ty: Any, names: Names | None = None) -> CType:
 
     Args:
         ty: A Numba type.
-        names: See `Names`. The struct of a type that is missing here gets a name made of its members.
+        names: See `Names`. The struct of a type without an entry gets a name made of its members or, for a
+            named tuple, the name of its class.
 
     Raises:
         AbiError: The type has no counterpart in C.
@@ -169,12 +176,12 @@ def _scalar_type(ty: Any) -> CType | None:
         element = _scalar_type(numba_element)
         return vector(element, count) if element is not None else None
     name = _number_name(ty)
-    # For example, int128_t is not in NUMBERS: C has no such type.
+    # For example, int128_t is not in NUMBERS, since C has no such type.
     return number(name) if name in NUMBERS else None
 
 
 def _number_name(ty: Any) -> str:
-    """Return the name of the number *ty* in C, whether or not C has the type; "" if *ty* is no number."""
+    """Return the C name of the number *ty*, such as "int128_t", even if C lacks it; "" if it is no number."""
     types = of_type(ty).types
     if isinstance(ty, types.Boolean):
         return "bool"
@@ -214,8 +221,8 @@ def _view_type(ty: Any, names: Names) -> CType:
     _check_in_memory(element)
     # Numba distinguishes the layouts C and F even if they are equal: for an array that has no dimensions, or
     # one dimension and no gaps.
-    is_c_layout = ty.ndim == 0 or (ty.ndim == 1 and ty.layout == "F")
-    return view(element, ty.ndim, "c" if is_c_layout else _LAYOUTS[ty.layout], readonly=not ty.mutable)
+    is_also_c_layout = ty.ndim == 0 or (ty.ndim == 1 and ty.layout == "F")
+    return view(element, ty.ndim, "c" if is_also_c_layout else _LAYOUTS[ty.layout], readonly=not ty.mutable)
 
 
 def _check_in_memory(ctype: CType) -> None:

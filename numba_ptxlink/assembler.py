@@ -117,8 +117,8 @@ def assemble(
     Compile *ptx* to a cubin in this process, without a driver or a device.
 
     Thread-safe; other Python threads run meanwhile. As with ptxas and the driver, a variable that *ptx*
-    declares and does not define is defined as zeros, in shared memory with undefined content, and a warning
-    is logged. With *relocatable*, the variable is left for a later link.
+    declares and does not define is defined by the compiler, and a warning is logged. Such a variable is zero,
+    or undefined if it is in shared memory. With *relocatable*, the variable is left for a later link.
 
     Args:
         ptx: A PTX module.
@@ -127,8 +127,8 @@ def assemble(
         opt_level: 0 to 3. With *debug*, and for PTX whose `.target` has debug, the default means 0.
         debug: Emit full debug information; the code is not optimised.
         lineinfo: Emit line numbers. Included in *debug*.
-        max_registers: Limit of registers per thread, 1 to 255. The compiler raises a number below the
-            architecture's minimum, with a message in its log.
+        max_registers: Limit of registers per thread, 1 to 255. In place of a number below the architecture's
+            minimum, the compiler uses the minimum, with a message in its log.
         fma: Whether multiplications and additions without a rounding mode are contracted to fused ones, as
             the compiler does by default. Other arithmetic is fixed by the instructions of the PTX: pass its
             options to the tool that makes the PTX.
@@ -192,9 +192,9 @@ def may_have_undefined_variables(ptx: bytes) -> bool:
     False is certain. With True, the PTX may still contain the definition, or only a comment that looks like a
     declaration.
 
-    In whole-program mode ptxas, nvPTXCompiler and the driver define a variable that is only declared, as
-    zeros or in shared memory with undefined content, and only warn; a linker rejects it. Observed with
-    nvPTXCompiler 13.5 and a driver of CUDA 13.0.
+    In whole-program mode ptxas, nvPTXCompiler and the driver define a variable that is only declared, and
+    only warn; a linker rejects it. The variable is zero, or undefined if it is in shared memory. Observed
+    with nvPTXCompiler 13.5 and a driver of CUDA 13.0.
     """
     return b".extern" in ptx and re.search(_VARIABLE_DECLARATION, ptx) is not None
 

@@ -28,7 +28,7 @@ __all__ = ["Difference", "compare"]
 
 # The CPU runs PTX for any architecture.
 _ARCH = "sm_90"
-# The maximum of loop iterations in a compiled call, which then ends with a fault.
+# A compiled call whose loops make more iterations than this ends with a fault.
 _MAX_STEPS = 10_000_000
 
 
@@ -71,11 +71,12 @@ def compare(function: Udf, *arguments: Any, seed: int | None = None) -> list[Dif
     Call *function* in Python and, compiled, on the CPU; return the calls whose results differ. Needs no GPU.
 
     Python computes with int, float and complex. If the results differ, it computes again with NumPy scalars,
-    for elements of arrays and for random floats narrower than 64 bits. A call is a difference only if the
-    compiled result agrees with neither result of Python. Python's result is converted to the C type: integers
-    wrap around. Floats may differ by 2048 units in the last place of the narrowest type of the signature, and
-    zeros by their sign. A trap agrees with an exception in Python, an access out of an array with an
-    IndexError. Arrays, of which Python gets copies, are compared after the call.
+    for elements of arrays, and for corner values and random values of floats narrower than 64 bits. A call is
+    a difference only if the compiled result agrees with neither result of Python. Python's result is
+    converted to the C type: integers wrap around. Floats may differ by 2048 units in the last place of the
+    narrowest type of the signature, and zeros by their sign. A trap agrees with an exception in Python, an
+    access out of an array with an IndexError. Arrays, of which Python gets copies, are compared after the
+    call.
 
     Args:
         function: A function with @udf.
@@ -147,7 +148,7 @@ def compare_functions(
     compiler = choice.common_front_end(udfs, front_end)
     exported = export(udfs, name="compared", arch=_ARCH, emit=["ptx"], front_end=front_end)
     compiled_library: Any = library.load(exported, device="cpu", steps=_MAX_STEPS)
-    # Deferred, since importing this module must not require NumPy, which `load` has checked for.
+    # Deferred, since importing this module must not require NumPy, which `library.load` has checked for.
     from ._comparison.tally import Tally
 
     comparison = Comparison(calls={}, differences=[], left_out=left_out, seed=seed)

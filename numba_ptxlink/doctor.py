@@ -91,11 +91,13 @@ class Diagnosis:
 
     Args:
         components: The tools, and the installed packages.
-        active: Whether a front end links through this package in a fresh process like this one.
+        active: Whether a front end links through this package in this process, after the front ends are
+            imported.
         reason: The reason why it does, or does not.
         trigger: The event that decided, as in `Status`; "" before any decision.
         front_ends: The state in each front end, as in `Status`.
-        driver_isa: The newest PTX ISA that the driver's own compiler reads; "" without a driver.
+        driver_isa: The newest PTX ISA that the driver's own compiler reads; "" without a driver, and for a
+            driver of a release that this package does not know.
         problems: The defects; empty if there are none.
         system: Operating system and Python, by these names.
     """
@@ -119,8 +121,8 @@ def driver_can_load_ptx(ptx: str | bytes) -> bool:
     Return whether the driver's own compiler reads the ISA version that *ptx* declares.
 
     Neither creates a context nor initialises CUDA. False without a driver, and for text without a `.version`.
-    The `.target` of the PTX, which has to fit the device, is not checked. The versions are those of the
-    release notes in NVIDIA's PTX ISA manual.
+    The `.target` of the PTX, which has to fit the device, is not checked. The version that a driver reads is
+    looked up in a table from the release notes in NVIDIA's PTX ISA manual.
 
     Args:
         ptx: A PTX module.
@@ -188,6 +190,7 @@ def _components(tools: Toolchain) -> Iterator[Component]:
     # `toolkits` leaves out this environment's libNVVM, and raises an error if this environment has none.
     for nvvm_library in nvvm.toolkits() if tools.nvvm else ():
         yield Component("libNVVM of a toolkit", dotted(nvvm_library.release), nvvm_library.path)
+    # If the CPU is the CUDA device of this process, describe it in place of the driver's file.
     where = device.description() if device.is_active() else "libcuda.so.1"
     yield Component("driver", dotted(tools.driver), where if tools.driver else "")
     for package, package_version in tools.packages.items():

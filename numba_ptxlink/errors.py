@@ -66,7 +66,7 @@ class LinkError(PtxlinkError, RuntimeError):
 
 
 class MissingInputError(LinkError, FileNotFoundError):
-    """An input of a link is the path of no file."""
+    """An input of a link is a path at which there is no file."""
 
 
 class AbiError(PtxlinkError, ValueError):

@@ -75,10 +75,10 @@ def export(
     manifest. `numba_ptxlink/array_view.h` is copied if the header includes it.
 
     Args:
-        source: A module or the path of a Python file, which exports all functions that it marks, in the
-            order in which it marks them, also those that it keeps in a list or has deleted; or marked
-            functions, one or several. A file is imported from its source, with the modules of its folder, in
-            a child process.
+        source: A module or the path of a Python file, which exports all functions that it marks, in the order
+            in which it marks them, also those that have no global name, or no longer have one; or marked
+            functions, one or several. A file and the modules of its folder are imported in a child process,
+            from their source instead of byte code.
         out_dir: The output directory; created if missing. With None, no file is written, and the result has
             the contents.
         arch: The GPUs to generate code for: one, several, or text with commas. "native" means those of
@@ -95,10 +95,11 @@ def export(
         lineinfo: Whether the code contains the Python line numbers.
         fma: Whether multiplications and additions are fused; they are by default. The options from *fma* to
             *prec_sqrt* apply to PTX and machine code. LTO-IR gets them when it is linked: `link` has the same
-            options, nvcc and nvJitLink have their own, and a warning is logged.
-        ftz: Whether subnormal floats become zero; by default as *fastmath*, like the next two.
-        prec_div: Whether divisions of floats are rounded as IEEE 754 requires.
-        prec_sqrt: Whether square roots of floats are rounded as IEEE 754 requires.
+            options, nvcc and nvJitLink have their own. A warning is logged if one of them is passed and the
+            export has LTO-IR.
+        ftz: Whether subnormal floats become zero; by default only with *fastmath*.
+        prec_div: Whether divisions of floats are rounded as IEEE 754 requires; by default unless *fastmath*.
+        prec_sqrt: The same for square roots of floats.
         cuda: The CUDA release of the toolkit and driver that the artifacts are for, such as "12.4"; None for
             those of this environment. PTX gets the lowest version that its text allows; machine code and
             LTO-IR are made by a ptxas and a libNVVM of that release or an older one. By default *emit* leaves
@@ -120,10 +121,10 @@ def export(
     Raises:
         ConfigError: An architecture, *cuda* or *ptx_isa* is unknown, "native" finds no device, or an item of
             *include_dirs* is not a folder.
-        ExportError: The code needs newer PTX than the target reads, or a kind cannot be made for *cuda*.
-        ExportError: The file could not be imported or marks no function, a compiler refused a function or is
-            not installed, the functions have several front ends, *name* cannot begin a file name, or a file
-            could not be written.
+        ExportError: The code needs newer PTX than the target reads, a kind cannot be made for *cuda*, the
+            file could not be imported or marks no function, a compiler refused a function or is not
+            installed, the functions have several front ends, *name* cannot begin a file name, or a file could
+            not be written.
         AbiError: A function's name or types have no counterpart in C, or a struct that is passed by value
             holds members that are not aligned and *emit* is not LTO-IR alone.
         AssembleError: The PTX could not be assembled.
@@ -258,7 +259,7 @@ def _compile_python(  # noqa: PLR0917 - children pass positional arguments
     """Compile the functions of *source*, in this process; the arguments are those of `compile_udfs`."""
     arithmetic: dict[str, Any] = {**link_options.arithmetic}
     options = Options(**arithmetic)
-    # PTX takes the place of LTO-IR if LTO-IR cannot be made: it is dispensable below.
+    # LTO-IR is dispensable below: if it cannot be made, PTX takes its place.
     kinds = (LTOIR, PTX) if link_options.lto else (PTX,)
     _, functions = jobs.functions_of(source, front_end)
     (group,) = compile_in_groups(functions, [arch], options, compiled_elsewhere={})

@@ -85,8 +85,8 @@ class Inspection:
         kind: "ptx", "cubin", "fatbin", "ltoir", "object" or "archive".
         arch: The architecture that the resource usage is for.
         details: Fields of the file's header, such as the PTX ISA; and whether a cubin can be linked further.
-        symbols: The symbols; for a container, those of one piece for *arch*: the first of machine code, else
-            the first.
+        symbols: The symbols; for a container, those of its first piece of machine code for *arch*, or of its
+            first piece if none is machine code for *arch*.
         parts: For a container, such as a fat binary: the inspections of its pieces of code, or only of those
             for the requested architecture.
         sass: The disassembled machine code; "" if there is none, if nvdisasm is missing, and for containers.
@@ -221,8 +221,8 @@ def _inspect_container(source: Input, arch: Arch | None, *, sass: bool) -> Inspe
     # The symbols of the container are those of the first architecture: of its machine code, if it has any.
     main_part = max(parts, key=lambda part: (part.arch == parts[0].arch, part.kind == CUBIN))
     note = (
-        f"Only the symbols of {len(selected_pieces)} pieces of code are read; pass arch= (--arch) to inspect "
-        "those of one architecture."
+        f"There are {len(selected_pieces)} pieces of code, so only the symbols of each are read; pass arch= "
+        "(--arch) to inspect the pieces for one architecture."
     )
     return replace(
         empty,

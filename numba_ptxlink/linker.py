@@ -96,15 +96,15 @@ def link(
         lineinfo: Whether to keep line numbers.
         max_registers: Limit of registers per thread, 1 to 255.
         fma: Whether multiplications and additions are contracted to fused ones; the default of all tools is
-            True. Instructions of PTX that are fused already stay. The options from *fma* to *fast_math* apply
-            to inputs that the link compiles: CUDA C++, Python and LTO-IR; *fma* to PTX as well. An option
-            without effect on any input is refused; if it has no effect on some inputs, the log names them.
+            True. Fused instructions in PTX stay fused. The options from *fma* to *fast_math* apply to inputs
+            that the link compiles: CUDA C++, Python and LTO-IR; *fma* to PTX as well. An option without
+            effect on any input is refused; if it has no effect on some inputs, the log names them.
         ftz: Whether 32-bit subnormal numbers are flushed to zero.
         prec_div: Whether 32-bit divisions are rounded as by IEEE 754.
         prec_sqrt: Whether 32-bit square roots are rounded as by IEEE 754. Has no effect on LTO-IR, whose
             compiler chose the rounding of square roots already.
         fast_math: Whether to use fast arithmetic: *ftz* and *fma* are True, and *prec_div* and *prec_sqrt*
-            False, if they are None; and functions in CUDA C++ and Python are approximate.
+            False, if they are None; and mathematical functions in CUDA C++ and Python are approximate.
         include_dirs: A directory, or several, that `#include` searches before the toolkit's and this
             package's. `#include "..."` first searches the directory of the source file, or the working
             directory if the source is text.
@@ -116,15 +116,17 @@ def link(
             has to declare all of them.
         nvrtc_flags: Further options for NVRTC, also macros and folders. Flags for *arch*, *debug*,
             *lineinfo*, *max_registers*, *cxx_standard* or arithmetic are refused.
-        extra_flags: Further flags of ptxas, such as "--verbose", which apply whichever tool links, or of
-            nvJitLink, such as "-Xnvvm=...". Flags for which there is a parameter here are refused.
+        extra_flags: Further flags: those of ptxas, such as "--verbose", apply whichever tool links; those of
+            nvJitLink, such as "-Xnvvm=...", need nvJitLink as the tool. Flags for which there is a parameter
+            here are refused.
         backend: "auto", "nvptxcompiler", "nvjitlink" or "pynvjitlink"; NUMBA_PTXLINK_BACKEND by default.
             Another tool is never used instead.
-        checks: The comparisons before the link. "all": PTX and CUDA C++ with each other, and manifests of
-            exports with the other inputs; CUDA C++ that becomes LTO-IR is compiled once more for that, in a
-            child process. "none": no comparison. PTX that is too new and cubins for another architecture are
-            refused in any case: after nvJitLink has rejected such an input, later links in this process give
-            wrong results or deadlock. NUMBA_PTXLINK_CHECKS by default, or "all".
+        checks: The declarations that are compared before the link. "all": those of PTX and CUDA C++ with each
+            other, and those in manifests of exports with the other inputs; CUDA C++ that becomes LTO-IR is
+            compiled once more for that, in a child process. "none": no comparison. PTX that is too new and
+            cubins for another architecture are refused in any case: after nvJitLink has rejected such an
+            input, later links in this process give wrong results or deadlock. NUMBA_PTXLINK_CHECKS by
+            default, or "all".
         inline: The calls between PTX inputs that are inlined, if all inputs are PTX. "auto": calls of small
             functions and of functions with one caller; "all": calls of functions of any size, also within
             one input; "none": no call, and nvJitLink links. NUMBA_PTXLINK_INLINE by default, or "auto".
@@ -210,10 +212,11 @@ def _compile(
     Compile the CUDA C++ and Python of a link.
 
     Returns:
-        The inputs without sources, NVRTC's log, and the symbol of each of `name_expressions`.
+        The inputs, sources in their compiled form, NVRTC's log, and the symbol of each of `name_expressions`.
     """
     has_sources = bool(python_sources) or any(source.kind == CU for source in non_python)
-    # `compile_sources` also compares files with the manifests beside them: call it even without sources.
+    # Even without sources, files have to go through `compile_sources`, which compares them with the manifests
+    # beside them.
     if not has_sources and all(source.path is None for source in non_python):
         return non_python, "", {}
     # Deferred: a link of PTX in memory needs neither module.

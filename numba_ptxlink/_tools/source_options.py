@@ -29,7 +29,8 @@ class SourceOptions(NamedTuple):
         headers: Headers held in memory, as pairs of the name that `#include` uses and the text.
         defines: Macros, as pairs of name and value; None defines without a value.
         cxx_standard: The C++ standard, such as "c++20"; None for NVRTC's default.
-        name_expressions: Names of kernels and variables, also of template instances, whose symbols to return.
+        name_expressions: Names of kernels and variables, also of template instances; the compilation returns
+            the symbol of each.
         flags: Further NVRTC options.
     """
 
@@ -55,7 +56,7 @@ class SourceOptions(NamedTuple):
         Return the options that a caller passes, after a check.
 
         Raises:
-            ConfigError: An option has a wrong type, or `link` has a parameter in place of a flag.
+            ConfigError: An option has a wrong type, or a flag is one for which `link` has a parameter.
         """
         if include_dirs != ():
             # Deferred: most links have none.
@@ -74,7 +75,7 @@ class SourceOptions(NamedTuple):
         )
 
     def arguments(self) -> tuple[str, ...]:
-        """Return the options for NVRTC, without include directories."""
+        """Return NVRTC's options for the standard, the macros and the flags, but not for the other fields."""
         return (
             *((f"--std={self.cxx_standard}",) if self.cxx_standard else ()),
             *(
@@ -88,7 +89,7 @@ class SourceOptions(NamedTuple):
         """Return the files that *source* in *folder* can include."""
         from .includes import find_includes
 
-        # A name expression is compiled, too, and may contain a macro such as __LINE__.
+        # A name expression is compiled, too, and may contain a macro such as __FILE__.
         texts = (*self.arguments(), *self.name_expressions)
         return find_includes(source, folder, self.include_dirs, dict(self.headers), texts)
 

@@ -34,14 +34,14 @@ _MATH_CONSTANTS = """\
 #define M_SQRT1_2 0.70710678118654752440
 #endif
 """
-# Headers that need no library: with the declarations that NVRTC needs, or empty.
+# Headers that need nothing of CUDA's C++ library: with the few declarations that sources expect, or empty.
 _WITHOUT_LIBRARY = {
     **dict.fromkeys(("assert.h", "stdbool.h", "stdio.h", "stdlib.h", "string.h"), ""),
     "math.h": _MATH_CONSTANTS,
     "stddef.h": "typedef decltype(sizeof(0)) size_t;\ntypedef decltype((char*)0 - (char*)0) ptrdiff_t;\n",
     "cstdio": "namespace std {\nusing ::printf;\n}\n",
 }
-# Makes the names of cuda::std names of std.
+# With it, code finds each name of cuda::std in std as well.
 _IMPORT_STD = "namespace cuda {\nnamespace std {}\n}\nnamespace std {\nusing namespace cuda::std;\n}\n"
 # NVRTC's message: cannot open source file "cmath".
 _MISSING_FILE = re.compile(r'open source file "([^"\n]+)"')
@@ -67,7 +67,8 @@ def standard_headers(
     missing = _MISSING_FILE.search(log)
     folders = [Path(path) for path in include_dirs]
     texts = dict(_WITHOUT_LIBRARY)
-    for path in (path for folder in folders for path in (folder / "cuda" / "std").glob("[a-z]*")):
+    paths = (path for folder in folders for path in (folder / "cuda" / "std").glob("[a-z]*"))
+    for path in paths:
         directive = f"#include <cuda/std/{path.name}>\n"
         texts[path.name] = f"{_MATH_CONSTANTS if path.name == 'cmath' else ''}{directive}{_IMPORT_STD}"
         # <cstdint> also gives <stdint.h>. Names such as <oncepts.h>, of <concepts>, do no harm.

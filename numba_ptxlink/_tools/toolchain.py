@@ -111,7 +111,8 @@ def parse_archs(archs: ArchLike | Iterable[ArchLike], newest: PtxVersion | None 
             one.
 
     Raises:
-        ConfigError: A word is none of these, or there is no driver or device for "native".
+        ConfigError: A word is neither an architecture nor one of these three, or there is no driver or device
+            for "native".
         LinkError: The toolkit cannot be loaded.
     """
     parsed: list[Arch] = []

@@ -26,8 +26,8 @@ __all__ = [
     "package_version",
 ]
 
-# The module of each name; all other names are in `tiered`. Modules are imported at the first use of a name: a
-# kernel that numba-cuda reads from its own cache needs only `key`.
+# The names that are not in the module `tiered`, with their modules. Modules are imported at the first use of
+# a name: a kernel that numba-cuda reads from its own cache needs only `key`.
 _MODULE_OF_NAME = {"Entry": "key", "Key": "key", "package_version": "key"}
 
 

@@ -32,7 +32,7 @@ MAGIC = b"PTXLINK\x01"
 _MAX_SHOWN_BYTES = 96
 # MAGIC, the address, the SHA-256 digest, the HMAC, and the size of the body.
 _HEADER = struct.Struct("<8s32s32s32sI")
-# The tag, as the HMAC in the header is called below; without a secret, it has this value.
+# In place of the HMAC in the header, which the code below calls tag, if there is no secret.
 _NO_TAG = bytes(32)
 # The body is the size of the metadata, the metadata in JSON, and the code.
 _META_SIZE = struct.Struct("<I")

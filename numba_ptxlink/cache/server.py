@@ -45,8 +45,8 @@ class Server:
         self._client: Any = None
         # The server is not used before this time of `time.monotonic`.
         self._resume_time = 0.0
-        # In a forked child: the parent's clients. They are never finalised, since threads of the parent may
-        # have held a client's locks, for which finalising it would wait for ever.
+        # In a forked child: the parent's clients. Finalising one could wait for ever for its locks, which
+        # threads of the parent may have held at the fork, so this list keeps the clients alive.
         self._abandoned: list[Any] = []
         self._lock = Lock(forget=self._abandon)
 

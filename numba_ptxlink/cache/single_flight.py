@@ -76,8 +76,8 @@ class Threads(Generic[T]):
             return flight.results[0], False
         finally:
             with self._lock.held:
-                # In a child that was forked during the work, `forget` has removed the flight, or another one
-                # is in its place.
+                # In a child that was forked during the work, `forget` has removed the flight, and another one
+                # may have taken its place.
                 if self._flights.get(address) is flight:
                     del self._flights[address]
             flight.ended.set()

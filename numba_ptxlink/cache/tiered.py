@@ -73,7 +73,7 @@ class Cache:
         self._lock = Lock()
         self._threads: Threads[Entry] = Threads()
         self._tiers: Tiers | None = None
-        self._server = _connect(settings)
+        self._server = _make_server(settings)
 
     @property
     def counters(self) -> Counters:
@@ -145,7 +145,7 @@ class Cache:
         """
         Return the entry of *key*; on a miss, compute it with *compute* and store it.
 
-        Of all threads and processes that need one key at the same time, one runs *compute*, and the others
+        If several threads or processes need one key at the same time, one runs *compute*, and the others
         wait. Within *compute*, the cache is off for its thread: parts of a stored result need not be stored
         as well.
 
@@ -225,8 +225,8 @@ class Cache:
             self._counters = Counters(**{name: values[name] + increments.get(name, 0) for name in values})
 
 
-def _connect(settings: Config) -> Server | None:
-    """Return the server that machines share; None if there is none."""
+def _make_server(settings: Config) -> Server | None:
+    """Return the server that machines share, not connected yet; None if none can be used."""
     if not (settings.cache and settings.cache_url):
         return None
     if settings.cache_secret is None:
@@ -249,7 +249,7 @@ def _open_directories(settings: Config) -> Tiers:
     for path in settings.cache_dirs or ("",):  # "" is the user's directory, see `locate`.
         try:
             folder = locate(path)
-            # Only the first directory that can be written is created; later ones may be missing.
+            # A missing directory is created, unless an earlier one can be written: then it is skipped.
             if writable is not None and not folder.exists():
                 continue
             directory = Directory(folder, settings.cache_size, create=writable is None)
