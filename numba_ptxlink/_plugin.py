@@ -6,9 +6,9 @@ Programs call `enable`, `disable` and `status`. The import hook calls `imported`
 point in pyproject.toml, or by `imported_late`, which an import of this package calls. All functions may be
 called repeatedly, and handle each front end separately: see `_front_end.activation`.
 
-`imported`, `init` and `imported_late` never raise an exception, since imports would fail: a wrong variable or
-a damaged installation causes a warning, and is the reason in `status()`. So that this module can be imported
-even then, it imports most of the package on demand.
+`imported`, `init` and `imported_late` never raise an exception, since imports would fail: a wrong environment
+variable or a damaged installation causes a warning, and is the reason in `status()`. So that this module can
+be imported even then, it imports most of the package on demand.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def init() -> None:
 
 def imported(module: ModuleType, name: str) -> None:
     """
-    Decide whether to activate the front end *name*, or patch *module*, which has just run.
+    Decide whether to activate the front end *name* after *module* has run; if it is active, patch the module.
 
     The import hook calls this function.
     """
@@ -227,7 +227,7 @@ def _counts() -> dict[str, Any]:
 
     links = completed_links()
     counters = None
-    # An invalid variable is reported as the reason of the status.
+    # An invalid environment variable is reported as the reason of the status.
     with contextlib.suppress(ConfigError):
         counters = cache.counters()
     counter_names = ("hits", "misses", "bytes_read", "bytes_written")
@@ -256,8 +256,12 @@ def _backend() -> str:
 
 
 def _versions(names: Iterable[str]) -> dict[str, str]:
-    """Return the versions of imported modules by distribution; *names* are "numba-cuda", "cuda.core", ..."""
-    # For example, "numba-cuda" is the module numba_cuda, and "cuda.core" the distribution cuda-core.
+    """
+    Return the versions of those of *names* that are imported, by distribution.
+
+    A name is that of a distribution, such as "numba-cuda", or of a module, such as "cuda.core".
+    """
+    # "numba-cuda" has the module numba_cuda, and "cuda.core" belongs to the distribution cuda-core.
     modules = {name.replace(".", "-"): sys.modules.get(name.replace("-", "_")) for name in names}
     versions = {name: getattr(module, "__version__", None) for name, module in modules.items()}
     return {name: str(version) for name, version in versions.items() if version is not None}

@@ -186,7 +186,8 @@ def inaccessible_device(address: int) -> int | None:
     # The query returns 0, success, for memory that kernels in the current context can access.
     if query(ctypes.byref(attribute), _DEVICE_POINTER, ctypes.c_uint64(address)) == 0:
         return None
-    # The query fails for unknown addresses, which have no device. The ordinal is an int: the lower half.
+    # The query fails for unknown addresses, which have no device. Otherwise it writes the ordinal, an int, to
+    # the lower half of `attribute`, whose upper half is still 0.
     if query(ctypes.byref(attribute), _DEVICE_ORDINAL, ctypes.c_uint64(address)) != 0:
         return None
     return attribute.value

@@ -46,7 +46,7 @@ _FIRST_RELEASE_WITH_PTXAS_PACKAGE = (11, 7)
 _BUILD_ID_NOTE = re.compile(rb"\x04\0\0\0(?P<size>.)\0\0\0\x03\0\0\0GNU\0", re.DOTALL)
 # The notes of a library are at its beginning, or at its end if a tool such as patchelf has moved them.
 _SEARCHED_BYTES = 1 << 16
-# Errors of loading a library. Those of cuda-pathfinder and of older bindings are RuntimeErrors.
+# Errors of finding or loading a library by cuda-pathfinder, whose own errors are RuntimeErrors.
 _LOADING_ERRORS = (ImportError, OSError, RuntimeError)
 # A script named nvcc may do something else than compile, and never end.
 _TIMEOUT_SECONDS = 30
@@ -315,8 +315,8 @@ def install_nvvm_command(release: tuple[int, int]) -> str:
     wheel = f"{package_name('nvidia-nvvm', release[0])}=={dotted(release)}.*"
     if release[0] != major():
         return f"pip install '{wheel}'"
-    # Installed into this environment, the wheel would replace its newer libNVVM. The wheel contains
-    # nvidia/cu13, or nvidia/cuda_nvcc up to CUDA 12.
+    # A wheel of the same major version, installed into this environment, would replace its newer libNVVM. The
+    # wheel contains nvidia/cu13, or nvidia/cuda_nvcc up to CUDA 12.
     folder = f"cu{release[0]}" if release[0] > _LAST_MAJOR_WITH_SUFFIX else "cuda_nvcc"
     return f"pip install --no-deps --target cuda '{wheel}' && export CUDA_HOME=$PWD/cuda/nvidia/{folder}"
 

@@ -228,7 +228,11 @@ class _Search:
                 yield file.scan, self._real_path(os.path.dirname(path))  # noqa: PTH120 - faster
 
     def key_lines(self) -> set[str]:
-        """Return the lines of a key: the names by which each file was found, and its digest."""
+        """
+        Return the items of a key: the names by which each file was found, and its digest.
+
+        One item has all names of a file, so that the key shows which names mean the same file.
+        """
         return self._header_key_lines | {"\n".join(sorted(lines)) for lines in self._file_key_lines.values()}
 
 

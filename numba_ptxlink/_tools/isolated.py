@@ -48,7 +48,7 @@ def call(
         inputs: The inputs, as the function takes them.
         arguments: The further arguments of the function.
         in_child: Whether to call in a child process, since in this process the call would change the results
-            of later ones, or would reach another toolkit's library of the same name.
+            of later ones, or could reach this environment's library of the same name instead of *library*.
 
     Returns:
         The answer of the function: the step that failed, "" if none did; the library's status; and "log",

@@ -31,7 +31,8 @@ NOWHERE = Path("/")
 
 # Flags for line information, which contains the paths of files.
 _LINE_FLAGS = ("--generate-line-info", "-lineinfo", "--device-debug", "-G")
-# Options that change the results of later compilations in the process, unless they make LTO-IR.
+# With one of these options, a compilation to PTX or a cubin changes the results of later compilations in the
+# process; a compilation to LTO-IR does not.
 _ALTERING_FLAGS = re.compile("-G$|--device-debug$|--Ofast-compile|-Ofc|-Xnvvm")
 # Matches a name, such as "f", "::n::x" or "f<int>", and no cast, such as "static_cast<void (*)()>(f)". NVRTC
 # returns the symbol of an expression that is an address. So a name gets an "&", without which the name of a

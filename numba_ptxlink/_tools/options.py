@@ -98,7 +98,8 @@ _LTO_FLAGS = (
     "jump-table-density",
 )
 _LINKER_FLAGS = ("time", "no-cache")  # Other flags that only nvJitLink accepts.
-_COMMON_FLAGS = ("verbose", "O0", "O3")  # nvJitLink has no -O1 and -O2. All further flags are those of ptxas.
+# Flags that both accept; nvJitLink has no -O1 and -O2. A flag in none of these lists is one of ptxas.
+_COMMON_FLAGS = ("verbose", "O0", "O3")
 # The prefix of a flag for a tool inside nvJitLink, as in "-Xptxas=--fmad=true".
 _INNER_TOOL = "-X(?:ptxas|nvvm)="
 # NVRTC passes the values of these flags to ptxas, so it ignores them if it makes PTX or LTO-IR.
@@ -338,7 +339,7 @@ def as_texts(option: str, value: Any) -> tuple[str, ...]:
 
 def register_limit(requested: Any) -> Any:
     """
-    Return a `max_registers` with the effect that *requested*, the number of a front end, has in ptxas.
+    Return a `max_registers` with the effect that *requested*, passed to a front end, has in ptxas.
 
     The number may be out of range. ptxas uses no limit for 0 and for a number above 255, which no thread can
     have, and raises a number below its minimum. A value that is no number is returned unchanged.

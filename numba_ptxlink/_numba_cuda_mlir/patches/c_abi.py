@@ -1,8 +1,8 @@
 """
 Patch `cuda.compile` to give functions this package's C ABI, and the compilation of exported functions.
 
-Exported functions are compiled for their architecture, end at errors, and are not linked. `cuda.compile`
-gives functions the C ABI if `abi_info=` is passed.
+Exported functions are compiled for their architecture, return or trap at a `raise`, and are not linked.
+`cuda.compile` gives functions the C ABI if `abi_info=` is passed.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _get_callee_args(
 def _compile_as_device_callee(
     export: ExportedFunction, original: Any, self: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    """Compile the callees of an exported function for the export; numba-cuda-mlir reuses the first result."""
+    """Compile an exported function's callees anew, where numba-cuda-mlir would reuse their compiled code."""
     from numba_cuda_mlir.numba_cuda import types
 
     export.hide_compiled_code(self)
@@ -162,7 +162,8 @@ def _is_misread(lower: Any, array: Any, index: Any) -> bool:
         return type_or_constant.step is not None
     if isinstance(type_or_constant, types.SliceType):
         return bool(type_or_constant.has_step)
-    # All else but an integer from 0 on, in one dimension, is wrong: iterations, tuples, arrays as indices.
+    # All else but an integer in one dimension is wrong: iterations, tuples, arrays as indices. A negative
+    # integer is wrong, too, but only the value of a constant is known here.
     counts_from_end = isinstance(type_or_constant, int) and type_or_constant < 0
     return counts_from_end or ty.ndim > 1 or not isinstance(type_or_constant, (int, types.Integer))
 
@@ -212,8 +213,8 @@ def _lower_field_view(
 
     # The original multiplies the array's strides by a record's size divided by the field's, as if strides
     # counted records. But those of an array of records count bytes, as slices need. So pass a temporary
-    # variable to the original: the same array with strides that count records. It is contiguous; see
-    # `_is_misread`.
+    # variable to the original: the same array with strides that count records, computed from the shape
+    # since `_is_misread` accepts only contiguous arrays.
     ty = self.get_numba_type(value.name)
     # The size of a number in bytes; 0 for other types.
     field_size = getattr(ty.dtype.typeof(attr), "bitwidth", 0) // 8
@@ -223,9 +224,8 @@ def _lower_field_view(
             f"records of {ty.dtype.size} bytes; write a[i].{attr} for a.{attr}[i]"
         )
     array = self.load_var(value)
-    _, offset, *extents = memref.extract_strided_metadata(array)
-    # The extents are the array's shape, followed by its strides.
-    shape = extents[: ty.ndim]
+    _, offset, *shape_and_strides = memref.extract_strided_metadata(array)
+    shape = shape_and_strides[: ty.ndim]
     strides = [arith.constant(result=mlir_types.index(), value=1)]
     # In C order, the stride of a dimension is the product of the sizes of all later dimensions.
     for dimension in reversed(shape[1:]):
@@ -283,7 +283,7 @@ def _call_external_function(original: Any, self: Any, target: Any, fn_value: Any
     """
     Record the declared functions that an export or a kernel calls; refuse narrow arguments in an export.
 
-    The link compares the types with those of the functions that are linked.
+    The link compares the declared types with those of the linked functions.
     """
     from numba_cuda_mlir.numba_cuda import types
 

@@ -27,8 +27,8 @@ def _load_overload(original: Any, self: Any, sig: Any, target_context: Any) -> A
 
     if isinstance(self, MLIRCache):
         # Extensions convert arguments at launch, and are pickled with the kernel: the code does not depend on
-        # them. An option may be a function of numba-cuda-mlir, whose release the index contains: the name of
-        # the function identifies it.
+        # them. The value of an option may be a function of numba-cuda-mlir. The index contains the release of
+        # numba-cuda-mlir, so the function's name identifies it.
         options = {
             name: value.__qualname__ if inspect.isfunction(value) else value
             for name, value in self._targetoptions.items()

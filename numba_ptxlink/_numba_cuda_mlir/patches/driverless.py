@@ -34,7 +34,7 @@ def _get_gpu_compute_capability(original: Any, as_type: type = str) -> Any:
                 "There is no CUDA device to compile for, and no architecture was passed; pass one, "
                 'such as cc=(9, 0) to cuda.compile, or chip="sm_90" to cuda.jit.'
             ) from error
-    # Return the requested architecture here: the original would keep it as the device's for later calls.
+    # Do not give the requested architecture to the original, which keeps its first result for later calls.
     return cc if as_type is tuple else f"sm_{cc[0]}{cc[1]}"
 
 
@@ -86,7 +86,7 @@ def _call_llvm70_capi(original: Any, module: Any, target_options: Any, *args: An
 
 @DRIVERLESS.around(_OPTIMIZATION, "_get_libnvvm_path")
 def _get_libnvvm_path(original: Any) -> Any:
-    """Compile unoptimised code with a private copy of NVVM, which generates other code afterwards."""
+    """Compile unoptimised code with a private copy of NVVM, since such a compilation alters later ones."""
     path = original()
     if not current_context().unoptimised:
         return path

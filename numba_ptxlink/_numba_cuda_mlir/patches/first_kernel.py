@@ -16,7 +16,11 @@ from numba_ptxlink._numba_cuda_mlir.context import current_context, override, re
 from . import c_abi
 
 CODE_CACHE = PatchTable("first kernel")
-"""The patch that reads compiled code from the cache. Exports apply it, too, to compile no callees to PTX."""
+"""
+The patch that reads compiled code from the cache, and leaves callees as MLIR, which their callers contain.
+
+Exports apply it, too.
+"""
 PATCHES = PatchTable("first kernel")
 """The patches that only the plugin applies."""
 
@@ -130,8 +134,8 @@ def _linker(cres: Any) -> Any:
     file_linker = cres.metadata["linker"]
     if _is_lto(cres):
         return file_linker.recreate_with_lto(kernel_ltoir=cres.metadata["ltoir"])
-    # The method copies a linker with its files. It switches LTO on, as in the original, also for a PTX
-    # kernel.
+    # Copy the linker with its files. The method's default switches LTO on, even though the kernel is PTX;
+    # the original calls it in the same way.
     linker = file_linker.recreate_with_lto()
     linker.add_ptx(cres.metadata["ptx"].encode())
     return linker
@@ -163,9 +167,10 @@ def _origin(cres: Any) -> str:
 
 def _parameter_names(cres: Any) -> tuple[str, ...]:
     """
-    Return the Python argument of each parameter in PTX, for messages; () if there are other types.
+    Return the Python argument of each parameter in PTX, for messages; () if they are unknown.
 
-    An array is a memref: two pointers, an offset, and for each dimension an extent and a stride.
+    Numbers, Booleans and arrays have known parameters. An array is a memref: two pointers, an offset,
+    and for each dimension an extent and a stride.
     """
     from numba_cuda_mlir.mlir_lowering import _is_omitted_arg
     from numba_cuda_mlir.numba_cuda import types
