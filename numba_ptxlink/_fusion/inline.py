@@ -137,7 +137,7 @@ class _Inliner:
         never_reached = [function for name, function in self._functions.items() if name not in self._bodies]
         never_reached_chars = sum(function.end - function.start for function in never_reached)
         # Undefined functions that no function in `self._bodies` calls. If an unreachable function calls one
-        # of them, linkers accept the module, but ptxas would reject it.
+        # of them, linkers accept the module, but ptxas would reject it: no unreachable function is kept.
         undefined = {function.name for function in self._combined.functions if not function.defined}
         undefined.difference_update(*self._reached_names.values())
         if not undefined and 0 < never_reached_chars <= MAX_UNREACHED_CHARS:

@@ -26,7 +26,7 @@ _UNDEFINED = re.compile(r"(?:Undefined reference to|Unresolved extern (?:functio
 _TO_DEFINE = "Add the input that defines it, or correct the name."
 # The name of the option in messages, which `for_kernel` replaces.
 _FLAGS = "extra_flags"
-# The length of a name and the name, such as `_Z5saxpyfPf` for saxpy.
+# The length of a name, and text that begins with the name, such as `_Z5saxpyfPf` for saxpy.
 _MANGLED = re.compile(r"_Z(\d+)(\w+)")
 _MAX_LISTED = 5
 NEWER = "may need newer version of nvJitLink"

@@ -74,7 +74,7 @@ def check_compile_options(
                 f"{option}={value} applies only to what this link compiles; compiled already, with their own "
                 f"arithmetic: {', '.join(unaffected)}"
             )
-    # The kinds in `_HONOURED_OPTIONS` are those that a link compiles, with debug information and limits, too.
+    # The kinds in `_HONOURED_OPTIONS` are those that a link compiles: the options below apply to all of them.
     if not (compiles_source or any(source.kind in _HONOURED_OPTIONS for source in inputs)):
         names = ", ".join(source.name for source in inputs)
         option_warnings += [
