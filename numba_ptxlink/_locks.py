@@ -31,8 +31,8 @@ class Lock:
 
     def __init__(self, forget: Callable[[], object] | None = None) -> None:
         self._forget = forget
-        # `Lock` has no methods for `with`: Ctrl-C in an `__enter__` in Python would leave the lock held. That
-        # of an RLock is in C, where no signal is handled.
+        # `Lock` has no methods for `with`: Ctrl-C in an `__enter__` written in Python would leave the lock
+        # held. The `__enter__` of an RLock is written in C, where no signal is handled.
         self.held = threading.RLock()
         _locks.add(self)
 

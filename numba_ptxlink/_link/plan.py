@@ -2,9 +2,10 @@
 Plan a link: choose the tool that makes the machine code, its flags, and the reason. Nothing is run.
 
 A tool is taken if it can compile or link the inputs, reads their PTX, supports the GPU, and makes code that
-the reader accepts: the first such tool of `backends.TOOLS`. nvPTXCompiler comes first; it compiles one PTX
-module. Cubins of nvPTXCompiler may be too new: drivers of an older major version reject them, and cuobjdump
-13.0 and 13.2 fail on line numbers of 13.5. In these cases the nvJitLink of the environment is taken.
+the reader (a driver, linker or debugger) accepts: the first such tool of `backends.TOOLS`. nvPTXCompiler
+comes first; it compiles one PTX module. Cubins of nvPTXCompiler may be too new: drivers of an older major
+version reject them, and cuobjdump 13.0 and 13.2 fail on line numbers of 13.5. In these cases the nvJitLink of
+the environment is taken.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Rejection(NamedTuple):
     Args:
         tool: The tool.
         release: The release of the tool; None if the rejection did not depend on it.
-        rank: Whether the tool may be taken all the same if no better tool is installed.
+        rank: How bad it is to take the tool all the same, if no better tool is installed.
         reason: The reason, for messages.
     """
 
@@ -84,7 +85,7 @@ class Choice(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """The reason for the choice: why the first rejected tool was rejected, apart from the chosen one."""
+        """Why the first rejected tool, other than the chosen one, was rejected; else the default reason."""
         reasons = (rejection.reason for rejection in self.rejections if rejection.tool != self.tool)
         return next(reasons, self.default_reason)
 

@@ -89,8 +89,8 @@ class Linked:
         compiles it from the PTX of the link; LTO-IR becomes PTX by link-time optimisation. NumPy is needed,
         but neither a device nor a driver.
 
-        Kernels of one link share its variables, such as a `__device__` counter; on the CPU, kernels with the
-        same *checks* do.
+        Kernels of one link share its variables, such as a `__device__` counter; on the CPU, only kernels with
+        the same *checks* do.
 
         Args:
             name: The kernel's symbol, or a requested name expression.
@@ -258,7 +258,7 @@ def _retry_inputs(failed: Plan, error: PtxlinkError) -> Fusion | None:
             if fusion.merged_names
             else Fusion.unmerged(sources, fusion.summary)
         )
-    # If the caller requests nvPTXCompiler, several inputs cannot be linked unmerged.
+    # Inputs are merged only for "auto" and for nvPTXCompiler, which cannot link several inputs unmerged.
     if not fusion.merged_names or (options.tool != "auto" and len(fusion.sources) > 1):
         return None
     cause = next(iter(re.findall(_ERROR, error.log)), str(error).partition("\n")[0])
@@ -296,7 +296,7 @@ def run(link_plan: Plan) -> cache.Entry:
 
 
 def _result(link_plan: Plan, entry: cache.Entry) -> Linked:
-    """Log the messages of a link, and return its result, whose code and log are those of *entry*."""
+    """Log the messages of a link, and return its result: the code and the log of *entry*, and the rest."""
     fusion = link_plan.fusion
     is_single_ptx = len(link_plan.inputs) == 1 and link_plan.inputs[0].kind == PTX
     if entry.log:
@@ -323,7 +323,7 @@ def _run_ptxas(link_plan: Plan) -> cache.Entry:
     """Assemble the single PTX of *link_plan* by the newest ptxas up to the planned release."""
     from numba_ptxlink._tools import programs
 
-    # The plan has the release of an installed ptxas, so that there is a result.
+    # The plan has the release of an installed ptxas, so that `newest_ptxas` finds one.
     path, _ = cast("tuple[str, Any]", programs.newest_ptxas(link_plan.release or (0, 0)))
     (ptx,) = link_plan.inputs
     key = cache.Key.of(
@@ -360,6 +360,7 @@ def _run_linker(link_plan: Plan) -> cache.Entry:
             )
         unresolved = re.findall(_DEFINED_AS_ZEROS, product.info_log)
         if variables := [name for name in unresolved if _has_variable(product.code, name)]:
+            # `explain` finds the names in this log. That of nvJitLink may also name dynamic shared memory.
             raise _failure(
                 link_plan,
                 f"No input of {names} defines {', '.join(map(repr, variables))}; add the input that does "
@@ -376,7 +377,11 @@ def _run_linker(link_plan: Plan) -> cache.Entry:
 
 
 def _has_variable(cubin: bytes, name: str) -> bool:
-    """Return whether *cubin* has the variable *name*. Dynamic shared memory is no variable of a cubin."""
+    """
+    Return whether *cubin* has the variable *name*.
+
+    Dynamic shared memory, which no input has to define, is no variable of a cubin.
+    """
     from numba_ptxlink._formats import elf
 
     return any(symbol.name == name and symbol.kind == "variable" for symbol in elf.read(cubin).symbols)

@@ -231,7 +231,8 @@ def _are_compatible(first: Prototype, second: Prototype) -> bool:
     results = [(first.result, second.result)] if first.result and second.result else []
     if not all((a.bits, a.size) == (b.bits, b.size) for a, b in (*pairs, *results)):
         return False
-    # The alignment of a struct, 0 if the prototype has none, decides in which register it begins.
+    # The alignment of a struct decides in which register the struct begins. A prototype without an alignment,
+    # 0, agrees with all.
     return all(a.align == b.align or not a.align or not b.align for a, b in pairs)
 
 

@@ -110,6 +110,7 @@ def lower(
     # Symbols contain a digest of this text: with another spelling, all names in exported code would change.
     salt = repr((arch, {options}))
     modules = ordered_modules(library, [wrapper_name], salt, root_text)
+    # An export does not contain Numba's memory manager: `link_files` refuses calls of its functions.
     linked = library._linking_files - {NRT_LIBRARY}
     # numba-cuda itself adds the file with the functions of numpy.reshape only to kernels of `cuda.jit`.
     if any(name in text for text in modules for name in dispatcher.reshape_funcs):

@@ -1,8 +1,8 @@
 """
 State that patched functions of numba-cuda share: the context of a compilation, and notes on Numba's objects.
 
-Every import of numba.cuda imports this module, so that it defines no dataclasses: the definition of one takes
-several times as long as that of a named tuple or a plain class.
+Every import of numba.cuda imports this module, which therefore defines no dataclasses: the definition of one
+takes several times as long as that of a named tuple or a plain class.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@ The calling convention of numba-cuda: `MinimalCallConv` of `numba.cuda.core.call
 
 A function returns a status, an i32, and writes its result through its first parameter. Each member of a
 struct is an argument of its own. For many types, Numba has one LLVM type for memory, such as i8 for a
-boolean, and another for registers, i1. Results have the type for memory; tuples of equal types, and records,
-have the type for registers.
+boolean, and another for registers, i1. Results have the type for memory, except tuples of equal types and
+records, which have the type for registers.
 """
 
 from __future__ import annotations

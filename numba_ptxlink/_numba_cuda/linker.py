@@ -199,7 +199,8 @@ class PtxLinker:
         """
         Return why an input cannot be optimised at link time; "" if it contains LTO-IR.
 
-        Fat binaries and objects may contain it; other kinds than CUDA C++ and LTO-IR itself do not.
+        Fat binaries and objects may contain it. The other kinds that the caller passes, neither CUDA C++ nor
+        LTO-IR itself, do not.
         """
         from numba_ptxlink._link.read import as_bytes
         from numba_ptxlink._tools import programs
@@ -309,6 +310,8 @@ class PtxLinker:
             options = source_options(self._options().to_flags(NVRTC), folder)
             # A source that is added twice gets the same code. The link then drops the second, since nvJitLink
             # rejects duplicate functions. The content is None if equal sources may give different code.
+            # NVRTC looks for headers first in the folder of the name: for a file, whose name has none here,
+            # in the working directory. The file's own folder is in `options`.
             content = options.content_of(source, Path(name).parent)
             if content is not None and content in self._compiled_sources:
                 return self._compiled_sources[content]

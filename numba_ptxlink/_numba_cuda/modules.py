@@ -29,7 +29,8 @@ def ordered_modules(library: Any, stable_symbols: Iterable[str], salt: str, root
     Return the LLVM IR of *library* and its transitive callees, each once, callers first.
 
     Order and names are the same in each process; see `stable_names`. Variables become internal to their
-    modules. Numba's own modules are unchanged, since other programs may contain them, too.
+    modules. Only the returned texts have these changes: other programs may contain Numba's module objects,
+    too.
 
     Args:
         library: Numba's code library of the program's root.

@@ -45,7 +45,7 @@ class RenamedProgram(NamedTuple):
     The modules of one program under their new names.
 
     Args:
-        texts: The LLVM IR of the modules, in the order of the arguments.
+        texts: The LLVM IR of the modules, in the order in which they were passed.
         names: The new name of each renamed symbol by its old one. The new names are unique.
     """
 
@@ -245,7 +245,7 @@ def rename_by_module(
 
     A module gets the same text in every program that contains it: its names have a digest of its text, with
     the new names of its callees. Functions that call each other have no such digest, and two closures with
-    equal code have the same one. A program with such functions gets the names of `rename`.
+    equal code have the same one. A program with such functions gets the names of `rename`, without the salt.
 
     Args:
         modules: All modules of the program, callers before callees.
@@ -276,9 +276,10 @@ def rename_by_module(
 
 def _new_names(symbols: Iterable[str], digest: str) -> dict[str, str]:
     """
-    Return the new name of each symbol. If a name begins with another name, so does its new name.
+    Return the new name of each symbol.
 
-    For example, numba-cuda finds the variable with a kernel's error code by the kernel's name and a suffix.
+    If a name begins with another one, its new name begins with the new name of that one: numba-cuda finds the
+    variable with a kernel's error code by the kernel's name and a suffix.
     """
     new_names = {name: _new_name(name, digest, position) for position, name in enumerate(symbols)}
     # The names that are prefixes of the current name, the shortest first. Sorting puts them before it.

@@ -86,7 +86,8 @@ def lower(
     if abi.checked:
         raise ExportError("checked=True is not available with numba-cuda-mlir; use front_end='numba-cuda'")
     nvvm_dialect = NvvmDialect.of(arch)
-    # Patched functions add the link files, declared functions and `raise` statements that they meet.
+    # Patched functions add to this object each link file, declared function and `raise` statement that they
+    # meet.
     export = ExportedFunction(arch.sm, arch.cc)
     numba_signature, llvm_ir = _compile_to_llvm_ir(function, args, result, options, nvvm_dialect, export)
     module = functions.parse_module(llvm_ir)

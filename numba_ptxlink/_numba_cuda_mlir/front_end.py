@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # The module with numba-cuda-mlir's global MLIR context.
 _MLIR_CONTEXT = "numba_cuda_mlir.lowering_utilities.context"
-# A release that no release reaches.
+# A release number above all that exist.
 _NO_UPPER_BOUND = (1000, 0)
 # MLIR contexts of the parent process, never destroyed; see `free_compiler_lock`.
 _contexts_of_parent: list[Any] = []

@@ -185,7 +185,8 @@ def _declared_types() -> dict[str, tuple[str, ...]]:
         result, *param_types = declared_type.types
         # numba-cuda-mlir passes each member of a struct as a parameter, and a C function takes the struct:
         # the link is to be refused. Two parameters of the unknown type "" stand for the members, however many
-        # there are, so that the numbers of parameters differ. A half, a class of 2 bytes, has one member.
+        # there are, so that the numbers of parameters differ. Kinds above CLASS are structs of the size
+        # `kind - CLASS`; one of 2 bytes, a half, has one member.
         passed_types = itertools.chain.from_iterable(
             [param_type] if kind <= CLASS + 2 else ["", ""]
             for param_type, kind in zip(param_types, declared_type.kinds[1:], strict=True)
@@ -264,7 +265,7 @@ def link_options(attributes: Mapping[str, Any]) -> Options:
     Return the options of a link for the *attributes* of a `cuda.core.LinkerOptions`, by name.
 
     Without link-time optimisation, arithmetic options other than fma=False are ignored, as by cuda.core's
-    linker. numba-cuda-mlir passes all of them for `fastmath`, but the kernel's PTX is compiled with them.
+    linker. numba-cuda-mlir passes all of them for `fastmath`; the kernel's PTX is already compiled with them.
 
     Raises:
         LinkError: An attribute is unknown, and its value is not None.

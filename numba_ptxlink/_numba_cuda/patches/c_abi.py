@@ -110,13 +110,15 @@ def _lower_inst(original: Any, self: Any, inst: Any) -> None:
 
 def _check_half_constant(lower: Any, inst: Any) -> None:
     """
-    Check that *inst* reads no float16 constant, also in a tuple: a global, a closure or a default argument.
+    Check that *inst* reads no float16 constant, alone or in a tuple.
+
+    A constant may be a global, a variable of an enclosing function, a literal or a default argument.
 
     In LLVM IR, numba-cuda represents a float16 by an integer, but writes such a constant as a float, which
     NVVM rejects.
 
     Raises:
-        ExportError: *inst* reads such a float16.
+        ExportError: *inst* reads such a constant.
     """
     from numba.cuda import types
     from numba.cuda.core import ir

@@ -69,10 +69,10 @@ def _save_overload(original: Any, self: Any, sig: Any, kernel: Any) -> None:
         return
     library = kernel._codelibrary
     linked = library._linking_files
-    # NRT_LIBRARY, Numba's memory manager, is numba-cuda's own file, which it stores with a kernel.
+    # A kernel may link NRT_LIBRARY, Numba's memory manager, which is a file of numba-cuda itself.
     if not disk_keys.describes_kernel(self, linked - {NRT_LIBRARY}):
         return
-    # numba-cuda raises an error for a kernel with other link files.
+    # For a kernel with any other link file, numba-cuda raises an error.
     library._linking_files = linked & {NRT_LIBRARY}
     try:
         original(self, sig, kernel)

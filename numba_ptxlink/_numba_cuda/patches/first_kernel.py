@@ -1,4 +1,4 @@
-"""Start the first kernel sooner: avoid PTX that is only searched, needless LTO, and loading libraries."""
+"""Start the first kernel sooner: avoid making PTX for a search, needless LTO, and loading libraries."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _link_all(original: Any, self: Any, linker: Any, cc: Any, ignore_nonlto: boo
 
 
 def _lto_changes_code(library: Any) -> bool:
-    """Return whether link-time optimisation of a kernel gives other code than a compilation to PTX."""
+    """Return whether link-time optimisation of a kernel may give other code than a compilation to PTX."""
     options, files = library._nvvm_options, library._linking_files
     # "g" is numba-cuda's option for code for a debugger, which is not optimised. On the CPU, LLVM optimises.
     if "g" in options or device.is_active():
@@ -97,11 +97,12 @@ def _lto_changes_code(library: Any) -> bool:
     # NVVM does not optimise, and nvJitLink does.
     if options.get("fastmath") or not options.get("opt", 3):
         return True
-    # Other inputs, such as the device runtime and CUDA C++, may become LTO-IR, whose functions are inlined.
+    # Inputs other than PTX (the device runtime, CUDA C++) may become LTO-IR, whose functions are inlined.
     if library.needs_cudadevrt or not all(map(_is_ptx, files)):
         return True
     # Without link files there is nothing to inline. If all are PTX, this package inlines their functions into
-    # the kernel's PTX, unless that is switched off; nvJitLink cannot inline them into LTO-IR.
+    # the kernel's PTX; nvJitLink cannot inline them into LTO-IR. If this package does not inline, keep the
+    # LTO that numba-cuda requested.
     inlines_ptx = config().inline != "none" and config().backend in ("auto", "nvptxcompiler")
     return bool(files) and not inlines_ptx
 

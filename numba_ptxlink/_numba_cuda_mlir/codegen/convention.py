@@ -145,7 +145,8 @@ def _misread_array_reason(array: Any) -> str | None:
     """Return why an array of the Numba type *array* would be misread, with the cure; None if it would not."""
     element = array.dtype
     # In C order, the wrapper computes the strides itself; in one dimension, both orders are the same. Fortran
-    # order in several dimensions is checked like other strides: numba-cuda-mlir ignores those of records.
+    # order in several dimensions is checked like other strides, since numba-cuda-mlir ignores the strides of
+    # an array of records in this order.
     if array.ndim == 0 or array.layout == "C" or (array.layout == "F" and array.ndim == 1):
         return _misread_reason(element) if isinstance(element, types.Record) else None
     ctype = abi.c_type(element)

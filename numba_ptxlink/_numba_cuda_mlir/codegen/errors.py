@@ -27,8 +27,8 @@ _VARIABLE_DEFINITION = re.compile(rf"^@{_ERROR_VARIABLE} = ")
 _TARGET = re.compile(r"label (%[\w.$-]+)")
 # A phi, which takes the value of the block that has branched here: `%v5 = phi i32 [ %v1, %v0 ], [ 0, %v4 ]`.
 _PHI = re.compile(r"^\s*%\S+ = phi ")
-# An edge of a phi: the value, and the label of the predecessor. Brackets of types and constants have no
-# spaces.
+# An edge of a phi: the value, and the label of the predecessor. No space follows the opening bracket of types
+# and constants, such as `[2 x i32]`.
 _INCOMING = re.compile(r"\[ .+?, (%[\w.$-]+) \]")
 # A call of a function by its name, such as `call i32 @f(`.
 _CALL = re.compile(r'\bcall [^@]*@("[^"]+"|[\w.$-]+)\(')
@@ -46,7 +46,7 @@ def end_at_errors(module: ParsedModule, root: str, *, trap: bool, byte_pointer: 
         byte_pointer: The type of the address of a byte in the module's dialect: `i8*` or `ptr`.
 
     Returns:
-        Whether *root* or a callee has an error.
+        Whether the code of *root* or of a callee can meet an error.
     """
     module.keep_reachable(root)
     module.other_lines = [line for line in module.other_lines if not _VARIABLE_DEFINITION.match(line)]
@@ -70,7 +70,12 @@ def end_at_errors(module: ParsedModule, root: str, *, trap: bool, byte_pointer: 
 
 
 def _end_blocks(function: Definition, report: str) -> bool:
-    """Replace each error and the rest of its block by *report* and a return; return whether there is any."""
+    """
+    Replace each write of an error, and the rest of its block, by *report* and a return.
+
+    Returns:
+        Whether *function* has such a write.
+    """
     has_errors = False
     for block in _reachable_blocks(function):
         index = next((index for index, line in enumerate(block.lines) if _ERROR_WRITE.search(line)), None)

@@ -53,7 +53,8 @@ def repair(text: str) -> str:
 
 def rename_internal_symbols(text: str, symbol: str) -> str:
     """Return the LLVM IR of the exported function *symbol* with internal symbols named after it."""
-    # All dynamic shared memory begins at one address, so that all its variables get one name.
+    # Dynamic shared memory, which is external, begins at one address in all functions: its name is the same
+    # in each export.
     names = dict.fromkeys(_EXTERNAL_SHARED.findall(text), "numba_ptxlink_dynamic_shared")
     # Give private variables unique names, too, and make them internal: functions that are linked as LTO-IR
     # would share private variables of one name.
