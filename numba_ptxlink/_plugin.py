@@ -128,9 +128,10 @@ def init() -> None:
 
 def imported(module: ModuleType, name: str) -> None:
     """
-    Decide whether to activate the front end *name* after *module* has run; if it is active, patch the module.
+    Activate the front end *name*, or patch *module*, which has just run.
 
-    The import hook calls this function.
+    After the front end's `trigger_module`, decide whether to activate the front end; patch any other module
+    if the front end is active. The import hook calls this function.
     """
     with _lock.held:
         _activations[name].after_import(module.__name__)

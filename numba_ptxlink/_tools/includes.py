@@ -46,7 +46,8 @@ _DIRECTIVE = re.compile(
 _LITERAL = re.compile(rb'"([^"\r\n]+)"|<([^>\r\n]+)>')
 # A macro may be the name of a file: #define CONFIG "config.h", or without quotes, which another macro adds.
 # A name without quotes has an extension that begins with c, h or i. "=" precedes the name if a flag defines
-# the macro, see `find_includes`.
+# the macro, see `find_includes`. Such names count for the list of files; a directive that uses the macro
+# prevents the cache key all the same.
 _FILE_IN_MACRO = re.compile(
     rb'#[ \t]*define\b[^\r\n"<]*?'
     rb'(?:"([^"\r\n]+\.\w+)"|<([^<>\r\n]+\.\w+)>|[\s=]([A-Za-z_./][\w./+-]*\.[chi]\w*))'

@@ -98,7 +98,8 @@ _LTO_FLAGS = (
     "jump-table-density",
 )
 _LINKER_FLAGS = ("time", "no-cache")  # Other flags that only nvJitLink accepts.
-# Flags that both accept; nvJitLink has no -O1 and -O2. A flag in none of these lists is one of ptxas.
+# Flags that ptxas and nvJitLink accept; nvJitLink has no -O1 and -O2. A flag in none of these lists
+# is one of ptxas.
 _COMMON_FLAGS = ("verbose", "O0", "O3")
 # The prefix of a flag for a tool inside nvJitLink, as in "-Xptxas=--fmad=true".
 _INNER_TOOL = "-X(?:ptxas|nvvm)="
