@@ -115,7 +115,13 @@ def pools_of_the_host() -> list[Any]:
             results.append([code, (NUMBER * 4).from_address(address)[3], *kinds])
             call("cuMemFreeAsync", POINTER(address), None)
         results.append(error("cuMemPoolDestroy", current))
-    return results
+    # The largest size of a pool stands behind the location and a pointer.
+    properties = (ctypes.c_int * 32)(1, 0, 1, 0, 0, 0, 1 << 21)
+    pool = ctypes.c_void_p(ask("cuMemPoolCreate", properties))
+    address = ctypes.byref(POINTER())
+    return results + [
+        error("cuMemAllocFromPoolAsync", address, SIZE(size), pool, None) for size in (1 << 22, 1 << 21, 1)
+    ]
 
 
 def pools() -> list[int]:

@@ -25,8 +25,8 @@ EXPECTED: dict[str, Any] = {
     "pinned_and_managed_memory": [[0, 0], [[7, 8, 9, 10], [7, 8, 9, 10]], [1, 2], [0, 1], 1],
     # A pool counts the bytes in use.
     "pools": [100, 0],
-    # Pools of pinned and of managed memory; a default pool is not destroyed.
-    "pools_of_the_host": [[0, 10, 1, 0], [0, 10, 1, 0], 1, [0, 10, 2, 1], [0, 10, 2, 1], 1],
+    # Pools of pinned and of managed memory; a default pool is not destroyed. A pool has a largest size.
+    "pools_of_the_host": [[0, 10, 1, 0], [0, 10, 1, 0], 1, [0, 10, 2, 1], [0, 10, 2, 1], 1, 2, 0, 2],
     # More memory than is free or than there are addresses is CUDA_ERROR_OUT_OF_MEMORY; no bytes are invalid.
     "out_of_memory": [2, True, 1, 2],
     # Each of 10,000 allocations has a gap around it.

@@ -7,6 +7,7 @@ struct CUmemPoolHandle_st {
   enum memory_kind kind; /* DEVICE_MEMORY, PINNED_MEMORY or MANAGED_MEMORY */
   CUdevice device;       /* of a pool of device memory */
   uint32_t peers; /* a bit for each other device whose kernels may access the memory */
+  size_t max_size; /* bytes; 0 for no limit */
   uint64_t used, used_high, release_threshold; /* bytes; `used_high` is the maximum of `used` since its last reset */
   int forbids_reuse[3];                        /* the CU_MEMPOOL_ATTR_REUSE_... attributes, which are 1 by default */
 };
@@ -92,6 +93,9 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
   REQUIRE(*pool, CUDA_ERROR_OUT_OF_MEMORY);
   (*pool)->kind = kind;
   (*pool)->device = kind == DEVICE_MEMORY ? properties->location.id : 0;
+  /* A GPU's pool grows by steps of 2 MiB, so that a smaller limit has the effect of the next multiple. */
+  enum { GROWTH_STEP = 2 << 20 };
+  (*pool)->max_size = (properties->maxSize + GROWTH_STEP - 1) / GROWTH_STEP * GROWTH_STEP;
   return CUDA_SUCCESS;
 }
 
@@ -176,6 +180,8 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t size, CUmemoryPool
   REQUIRE_VALUE(address && pool);
   *address = 0;
   if (!size) return CUDA_SUCCESS;
+  REQUIRE(!pool->max_size || (size <= pool->max_size && pool->used <= pool->max_size - size),
+          CUDA_ERROR_OUT_OF_MEMORY);
   uintptr_t start;
   if (pool->kind == DEVICE_MEMORY) context = primary_context(pool->device);
   CHECK(allocate((struct allocation){.size = size, .kind = pool->kind, .context = context, .device = context->device,
