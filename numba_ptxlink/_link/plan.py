@@ -191,7 +191,7 @@ def _choose_tool(
     """Return the requested tool; by default a compiler for a single PTX, and a linker for other inputs."""
     compiler = environment.tools[0]
     unsupported_inputs = compiler.unsupported_inputs(fusion.inputs, options, makes_ptx=makes_ptx)
-    # The summary then says why the PTX inputs are not merged.
+    # If several inputs are not merged, the summary, if there is one, says why.
     if len(fusion.inputs) > 1 and not fusion.merged_names:
         unsupported_inputs = ", ".join(filter(None, (unsupported_inputs, fusion.summary)))
     if options.tool == compiler.name and unsupported_inputs:

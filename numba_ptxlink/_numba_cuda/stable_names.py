@@ -99,7 +99,7 @@ class QuotedModule:
 
     def _record_definition(self, name: str, line: str, after: str) -> bool:
         """
-        Record *name* as defined and visible if the line defines it.
+        Record whether the line of *name* defines it, and whether other modules may call it.
 
         Args:
             name: A symbol.
@@ -223,7 +223,7 @@ def rename(modules: Sequence[QuotedModule], stable_symbols: Iterable[str] = ()) 
 
     Args:
         modules: All modules of the program, in an order that does not depend on the process.
-        stable_symbols: Symbols that keep their names; the new names of others do not depend on the choice.
+        stable_symbols: Symbols that keep their names; they do not affect the new names of the others.
     """
     symbols = dict.fromkeys(name for module in modules for name in module.unstable)
     # Hash the program with new names that have a position, but no digest yet.

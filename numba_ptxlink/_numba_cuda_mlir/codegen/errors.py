@@ -108,7 +108,7 @@ def _successors(block: Block) -> set[str]:
 
 
 def _drop_phi_edges(function: Definition) -> None:
-    """Remove the edges of phis in *function* whose blocks no longer branch to the phi's block."""
+    """Remove each edge of a phi in *function* from a block that no longer branches to the phi's block."""
     predecessors: dict[str, set[str]] = {}
     for block in function.blocks:
         for label in _successors(block):
