@@ -61,7 +61,7 @@ class Parameter(NamedTuple):
     A parameter of a function that C calls.
 
     Args:
-        name: The name in C.
+        name: The requested name; C gets another one if this one is not legal there.
         ty: The Numba type.
         const: Whether the function only reads the memory of this pointer or array.
         restrict: Whether no other pointer of the function refers to the memory of this pointer.

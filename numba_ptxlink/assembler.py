@@ -117,8 +117,9 @@ def assemble(
     Compile *ptx* to a cubin in this process, without a driver or a device.
 
     Thread-safe; other Python threads run meanwhile. As with ptxas and the driver, a variable that *ptx*
-    declares and does not define is defined by the compiler, and a warning is logged. Such a variable is zero,
-    or undefined if it is in shared memory. With *relocatable*, the variable is left for a later link.
+    declares and does not define is defined by the compiler, and a warning is logged. The variable contains
+    zeros, except in shared memory, where its content is undefined. With *relocatable*, the variable is left
+    for a later link.
 
     Args:
         ptx: A PTX module.
@@ -193,8 +194,8 @@ def may_have_undefined_variables(ptx: bytes) -> bool:
     declaration.
 
     In whole-program mode ptxas, nvPTXCompiler and the driver define a variable that is only declared, and
-    only warn; a linker rejects it. The variable is zero, or undefined if it is in shared memory. Observed
-    with nvPTXCompiler 13.5 and a driver of CUDA 13.0.
+    only warn; a linker rejects it. The variable contains zeros, except in shared memory, where its content is
+    undefined. Observed with nvPTXCompiler 13.5 and a driver of CUDA 13.0.
     """
     return b".extern" in ptx and re.search(_VARIABLE_DECLARATION, ptx) is not None
 

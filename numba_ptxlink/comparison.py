@@ -83,7 +83,7 @@ def compare(function: Udf, *arguments: Any, seed: int | None = None) -> list[Dif
         arguments: The arguments of one call. By default several hundred calls are made, with corner values of
             the parameters' types and random values. Calls that Python cannot make, or that take it too long,
             are left out.
-        seed: The seed of the random values; None for a new one in each call.
+        seed: The seed of the random values; None for a new one each time that `compare` is called.
 
     Returns:
         The differences; empty if the results agree: `assert not compare(damp, 2.0, 0.5)`.

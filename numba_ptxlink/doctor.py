@@ -99,7 +99,7 @@ class Diagnosis:
         driver_isa: The newest PTX ISA that the driver's own compiler reads; "" without a driver, and for a
             driver of a release that this package does not know.
         problems: The defects; empty if there are none.
-        system: Operating system and Python, by these names.
+        system: Descriptions, with the keys "operating system" and "Python".
     """
 
     components: tuple[Component, ...]

@@ -67,12 +67,12 @@ def export(
     Compile UDFs to C symbols. Needs neither a GPU nor a driver.
 
     Files are written after all compilation has succeeded, all or none; an error leaves existing files
-    unchanged. Files that the previous export of the same name listed and this one does not write are deleted,
-    unless they were changed since. If two exports write the same files at once, or an export is killed while
-    it writes, `link` and `load` refuse files that do not match the manifest; the next export of that name
-    replaces them and deletes files named `.ptxlink.*`. The output is deterministic: the same functions and
-    tools give the same bytes. A file that has the same bytes already is not written again, except for the
-    manifest. `numba_ptxlink/array_view.h` is copied if the header includes it.
+    unchanged. Files that the manifest of the previous export of the same name lists, and that this one does
+    not write, are deleted, unless they were changed since. If two exports write the same files at once, or an
+    export is killed while it writes, `link` and `load` refuse files that do not match the manifest; the next
+    export of that name replaces them and deletes files named `.ptxlink.*`. The output is deterministic: the
+    same functions and tools give the same bytes. A file that has the same bytes already is not written again,
+    except for the manifest. `numba_ptxlink/array_view.h` is copied if the header includes it.
 
     Args:
         source: A module or the path of a Python file, which exports all functions that it marks, in the order

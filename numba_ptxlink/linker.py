@@ -212,7 +212,7 @@ def _compile(
     Compile the CUDA C++ and Python of a link.
 
     Returns:
-        The inputs, sources in their compiled form, NVRTC's log, and the symbol of each of `name_expressions`.
+        The inputs, with all sources compiled; NVRTC's log; and the symbol of each of `name_expressions`.
     """
     has_sources = bool(python_sources) or any(source.kind == CU for source in non_python)
     # Even without sources, files have to go through `compile_sources`, which compares them with the manifests

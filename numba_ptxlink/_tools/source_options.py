@@ -95,7 +95,7 @@ class SourceOptions(NamedTuple):
 
     def content_of(self, source: bytes, folder: Path) -> tuple[bytes, tuple[str, ...]] | None:
         """
-        Return *source*, in *folder*, and `Includes.key` of its includes; None if that key is None.
+        Return *source* with the `Includes.key` that it has in *folder*; None if that key is None.
 
         Two sources for which this returns equal values are compiled to the same code.
         """
