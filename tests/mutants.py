@@ -581,7 +581,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "cache",
         ),
         ("cache/key.py", "digest = source_digest(Path(__file__).parents[1])", 'digest = ""', "cache"),
-        ("cache/key.py", "if _digest(address, body) != digest:", "if False:", "cache"),
+        ("cache/key.py", "if _digest(stored_address, body) != digest:", "if False:", "cache"),
         ("cache/key.py", "if not hmac.compare_digest(expected_tag, tag):", "if False:", "cache"),
         ("cache/key.py", "!= (MAGIC, address, len(body))", "!= (MAGIC, stored_address, len(body))", "cache"),
         ("cache/tiered.py", "stored = writable is not None and", "stored = writable is None and", "cache"),
