@@ -20,8 +20,6 @@ from numba_ptxlink import _native
 from numba_ptxlink._config import CPU_CHECKS, MAX_CPU_DEVICES, config
 from numba_ptxlink.errors import ActivationError, ConfigError, LinkError, short_repr
 
-from . import bindings
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -100,6 +98,9 @@ def use_cpu(
         ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
         raise ActivationError(_native.load_failure(error)) from error
+    # Deferred: every program that uses Numba imports this module.
+    from . import bindings
+
     bindings.install(RUNTIME_FOLDER)
     _settings = new_settings
 
