@@ -35,9 +35,10 @@ _CONSTANT_ARRAY = re.compile(r"_cudapy_cmem\b.*|constant_array_\d+")
 _MAX_INSTRUCTION_CHARS = 1000
 # The message names the nearest array, unless it is further away than this.
 _MAX_DISTANCE_BYTES = 1 << 20
-# The cures of an access out of bounds; the last one is added to the first if no array is near.
+# The cures of an access out of bounds; `_UNKNOWN_MEMORY` is added to the first one if no array is near.
 _INDEX_CURE = "check the index and the array"
 _ARRAY_CURE = "keep the array until the kernel ends, or copy a host array to the device (cuda.to_device)"
+_SHARED_CURE = "pass the size of dynamic shared memory at the launch"
 _UNKNOWN_MEMORY = (
     ". A pointer that is read from a struct or an array has to refer to memory of an argument, or of the CPU "
     "device (numba_ptxlink.use_cpu()); pass checks=False for a pointer to other memory"
@@ -247,7 +248,10 @@ def _fault_message(worker: Worker, instruction: str, undefined: str) -> str:
     regions, nearest, cure = worker.regions_near(address), "", _INDEX_CURE
     # `cp.async.ca.shared.global` accesses shared and global memory: take its address for a global one.
     if kind == Fault.ACCESS and ".shared" in opcode and ".global" not in opcode:
-        nearest = f", in shared memory ({worker.context.shared_size} bytes)"
+        shared_size = worker.context.shared_size
+        nearest = f", in shared memory ({shared_size} bytes)"
+        # Only dynamic shared memory can be empty.
+        cure = cure if shared_size else _SHARED_CURE
     elif kind == Fault.ACCESS:
         if ".local" in opcode:
             # Local memory has no arrays of the caller.

@@ -210,6 +210,14 @@ def test_an_index_beyond_a_local_array_is_a_fault(barrier, space, offset, messag
         program.launch("k", Configuration((2, 1, 1), (4, 1, 1)), [], [])
 
 
+def test_missing_dynamic_shared_memory_has_its_cure():
+    """A kernel that is launched without its dynamic shared memory fails with what the launch lacks."""
+    variable = ".extern .shared .align 4 .b8 tile[];"
+    program = CpuProgram.of(f"{HEAD}{variable} .visible .entry k() {{ st.shared.u32 [tile], 1; ret; }}")
+    with pytest.raises(DeviceFaultError, match=r"\(0 bytes\); pass the size of dynamic shared memory at the"):
+        program.launch("k", Configuration((1, 1, 1), (1, 1, 1)), [], [])
+
+
 @pytest.mark.parametrize(("line", "message_start"), [(7, "a.py:7: error: k"), (0, "a.py: error: k")])
 def test_line_zero_is_no_line(line, message_start):
     """A trap with line 0, which stands for checks of several lines, is reported with its file alone."""
