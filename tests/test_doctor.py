@@ -233,3 +233,11 @@ def test_without_a_driver_the_cpu_is_named(monkeypatch, capsys, llvmlite, advice
     assert 0 == main(["doctor"])
     line = next(line for line in capsys.readouterr().out.splitlines() if "no driver" in line)
     assert advice in line
+
+
+def test_a_driver_of_an_unknown_release_is_no_missing_driver(monkeypatch, capsys):
+    """For a driver that is newer than this package, `doctor` does not say which PTX it compiles."""
+    with_driver(monkeypatch, (99, 0))
+    main(["doctor"])
+    output = capsys.readouterr().out
+    assert "compiles: unknown for the driver's release; upgrade numba-ptxlink" in output

@@ -89,13 +89,15 @@ def format_diagnosis(report: Diagnosis) -> str:
         "",
         *format_table([(tool.name, tool.version or "missing", tool.where) for tool in report.components]),
         "",
-        f"newest PTX that the driver compiles: {report.driver_isa or _no_driver_text()}",
+        f"newest PTX that the driver compiles: {report.driver_isa or _unknown_isa_text(report)}",
     ]
     return "\n".join([*lines, "", format_problems(report.problems) or "No problem found."])
 
 
-def _no_driver_text() -> str:
-    """Return the sentence for a machine without a driver: how to run programs on the CPU."""
+def _unknown_isa_text(report: Diagnosis) -> str:
+    """Return why the driver's ISA is unknown; without a driver, also how to run programs on the CPU."""
+    if any(component.name == "driver" and component.version for component in report.components):
+        return "unknown for the driver's release; upgrade numba-ptxlink"
     try:
         _cpu.require_packages()
     except LaunchError:
