@@ -3,10 +3,10 @@ Inline calls in a PTX module: replace the call by the body of the function.
 
 ptxas never inlines a function. The body becomes a block, which is a scope of names, so that its registers and
 variables keep their names; labels get new names. A parameter of the function and the variable that the call
-passes for it become one variable, in registers. If the function takes the parameter's address, or an access
-would join several registers of less than 32 bits, the variable is in local memory. A call stays, with a
-reason, if a use of the parameter or the variable is unknown, or if a name of the function would mean
-something else in the caller.
+passes for it become one variable, split into one or more registers. If the function takes the parameter's
+address, or an access would join several of these registers of less than 32 bits, the variable is in local
+memory. A call stays, with a reason, if a use of the parameter or the variable is unknown, or if a name of the
+function would mean something else in the caller.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ MAX_UNREACHED_CHARS = 20_000
 The maximum length of all unreachable functions together; if they are longer, none of them is kept.
 
 Unreachable functions are kept so that ptxas reports errors in them. PTX that is written by hand is shorter. A
-library is longer, and to assemble the functions of it that no kernel calls would take as long as to link the
-whole library.
+library is longer: ptxas would need as long for its unreachable functions as for a link of the whole library.
 """
 
 # Names that PTX predefines: the sink of an unused result, and the number of lanes of a warp.
@@ -136,8 +135,9 @@ class _Inliner:
         text = self._combined.with_definitions(texts)
         never_reached = [function for name, function in self._functions.items() if name not in self._bodies]
         never_reached_chars = sum(function.end - function.start for function in never_reached)
-        # Undefined functions that no function in `self._bodies` calls. If an unreachable function calls one
-        # of them, linkers accept the module, but ptxas would reject it: no unreachable function is kept.
+        # Undefined functions that no function in `self._bodies` calls: perhaps an unreachable function does.
+        # Linkers accept such a module, but ptxas would reject it. So if there is any undefined function of
+        # this kind, no unreachable function is kept.
         undefined = {function.name for function in self._combined.functions if not function.defined}
         undefined.difference_update(*self._reached_names.values())
         if not undefined and 0 < never_reached_chars <= MAX_UNREACHED_CHARS:
@@ -334,7 +334,8 @@ def _caller_conflicts(caller: Body, site: CallSite, callee: Body) -> Iterator[st
             yield f"{actual.size} bytes are passed for {formal.name}, which has {formal.size}"
         elif actual.calls > 1 or actual.escapes or actual.address_indices:
             yield f"the variable for {formal.name} has other uses"
-    # Inside the caller, a module's name that *callee* uses would find the caller's declaration of that name.
+    # Inside the caller, a name that *callee* uses, and that the module declares, would find the caller's own
+    # declaration of that name.
     declared_names = {*caller.labels, *(formal.name for formal in caller.formals)}
     hidden = [name for name in callee.reached_names if name in declared_names or site.scope.find(name)]
     if hidden:

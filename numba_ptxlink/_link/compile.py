@@ -75,8 +75,8 @@ def compile_sources(
         arch: The GPU.
         options: The options for CUDA C++.
         lto: Whether to compile CUDA C++ to LTO-IR, rather than to PTX.
-        compares: Whether declarations are compared with manifests, headers and Python functions; before
-            link-time optimisation, also with those of the other sources and of PTX.
+        compares: Whether declarations are compared with manifests, headers and Python functions; with *lto*,
+            also with those of the other sources and of PTX.
 
     Returns:
         The compiled and the other inputs, then *python*; NVRTC's messages; and the symbol of each requested
@@ -206,7 +206,8 @@ class _Assertions(NamedTuple):
         required_definitions: The functions that Python functions call, which the source may define.
         names_maybe_in_namespace: Among the names of all these functions, those that the source may declare in
             a namespace.
-        header_check: CUDA C++ with an `#error` for the header of another export; "" if there is none.
+        header_check: CUDA C++ with an `#error` for each header with the name of a linked artifact's header,
+            but of another export; "" if there is none.
         header_errors: The message for the text of each `#error`.
     """
 
@@ -332,7 +333,8 @@ def _check_assertion_log(source: Input, assertions: _Assertions, assertion_log: 
     definitions = [function for function in assertions.required_definitions if defined.get(function.name)]
     declarations.raise_contradictions(source.name, declarations.failed_assertions(assertion_log, callees))
     for function in declarations.failed_assertions(assertion_log, definitions):
-        # The message lists two declarations: that of the Python function, and the definition in the source.
+        # Here the Python function declares, and the source defines: the message blames the Python function,
+        # and lists its declaration, then the definition in the source.
         definition = _definition_in(source, function.name)
         listing = f"{function.declaration}  in {function.origin}\n    {definition}"
         contradiction = replace(function, declaration=listing, origin=source.name)

@@ -2,8 +2,9 @@
 Call NVIDIA's compilers and linker, in a child process if a call would change the results of later ones.
 
 The libraries have global state: after one compilation with -G or -O0, later ones in the process give
-different code, and wrong code for some GPUs. So a call with such an option is made by a child process, and so
-is a call of a library of another toolkit, since the loader does not distinguish libraries of one name.
+different code, and wrong code for some GPUs. So a call with such an option is made by a child process. So is
+a call of a library of another toolkit than this environment's: the loader may give this environment's library
+instead, which has the same name.
 """
 
 from __future__ import annotations
