@@ -195,6 +195,7 @@ def _convert_constant(llvm_type: str, text: str) -> str:
         return _convert_float(llvm_type, text)
     if llvm_type == "i1":
         return "false" if text in ("false", "0") else "true"
+    # The address of a symbol is an integer, by ptrtoint, so that the only constant of type ptr is null.
     if llvm_type == "ptr" or text == "poison":
         return f"{checked_type(llvm_type)}(0)"
     number = int(text) % (1 << int(checked_type(llvm_type)[1:]))
@@ -209,8 +210,9 @@ def _convert_float(llvm_type: str, text: str) -> str:
     """
     Convert a constant, written as a number (1.0) or as bits in hexadecimal (0x3FF0000000000000).
 
-    In LLVM IR, the bits are those of a double, even for a float. In C++, they are those of the type. Numbers
-    become bits, too, so that they are exact: C++ before C++17 has no hexadecimal floats.
+    In LLVM IR, the bits are those of a double, even for a float. In C++, they are those of the type,
+    which the functions f32 and f64 of `llvm.hpp` take. Numbers become bits, too, so that they are exact:
+    C++ before C++17 has no hexadecimal floats.
     """
     value = struct.unpack(">d", bytes.fromhex(text[2:]))[0] if text.startswith("0x") else float(text)
     if llvm_type == "float":

@@ -45,8 +45,8 @@ class ExportedFunction:
         Hide the compiled code of *dispatcher* until the end of this export, so that it compiles again.
 
         A dispatcher keeps one result for all architectures, and the same one for exports and for kernels that
-        are launched. But code for such kernels continues after an error, and code of an export returns or
-        traps.
+        are launched. But if the code meets an error as it runs, such as a `raise`, a launched kernel
+        continues, and an export returns or traps.
         """
         if id(dispatcher) in self._hidden:
             return
@@ -75,8 +75,8 @@ class Compilation(NamedTuple):
         origin: The Python function that is being compiled, with file and line, for messages; "" if unknown.
         parameter_names: For each parameter of the compiled kernel, the name of the Python argument that it
             belongs to; empty if they are unknown.
-        declared_calls: The functions of `cuda.declare_device` that it calls: the name of each, its signature,
-            and whether it has the C ABI.
+        declared_calls: The functions of `cuda.declare_device` that the compiled code calls: the name of each,
+            its signature, and whether it has the C ABI.
         needs_cubin: Whether the result is linked into a cubin; False while only PTX or LTO-IR is needed.
         is_lowering: Whether a function is being lowered. A device function that is compiled meanwhile is a
             callee.
@@ -110,7 +110,7 @@ def exporting(export: ExportedFunction) -> Iterator[None]:
 
 
 def requested_cc(options: dict[str, Any]) -> tuple[int, int] | None:
-    """Return the compute capability in a dispatcher's *options*, else the context's, else None."""
+    """Return the compute capability in a dispatcher's *options*, else the compilation's, else None."""
     from numba_ptxlink._arch import Arch
 
     requested = options.get("chip") or options.get("cc")

@@ -24,8 +24,8 @@ DEFAULT_LEVEL = 3
 # Tools that flags are written for; nvPTXCompiler has the flags of ptxas. nvJitLink silently ignores LTO flags
 # without -lto, so it has two entries.
 NVRTC, PTXAS, NVJITLINK, LTO, NVVM = "NVRTC", "ptxas", "nvJitLink", "nvJitLink with LTO", "NVVM"
-# The flag of each option, in the order of the arguments. {value} is the value of the option; of a bool,
-# {word} is true or false, and {bit} is 1 or 0. A blank separates two flags.
+# The flags of the options, in the order in which a tool gets them. {value} is the value of the option;
+# of a bool, {word} is true or false, and {bit} is 1 or 0. A blank separates two flags.
 _NVJITLINK_FORMATS = {
     "opt_level": "-O{value}",
     "debug": "-g",
@@ -131,7 +131,8 @@ class Options(NamedTuple):
         extra_flags: Further flags of ptxas or nvJitLink.
         lto: Whether the link optimises across its inputs.
         backend: The tool of a link, "auto" to choose one; None for NUMBA_PTXLINK_BACKEND.
-        checks: The comparisons before a link; None for NUMBA_PTXLINK_CHECKS.
+        checks: "all" to compare the inputs of a link with each other first, or "none"; None for
+            NUMBA_PTXLINK_CHECKS.
         inline: The calls between PTX inputs that are inlined; None for NUMBA_PTXLINK_INLINE.
     """
 
@@ -158,7 +159,7 @@ class Options(NamedTuple):
 
     @property
     def checks_inputs(self) -> bool:
-        """Whether inputs are compared, by default as in NUMBA_PTXLINK_CHECKS."""
+        """Whether inputs are compared with each other, by default as in NUMBA_PTXLINK_CHECKS."""
         return (config().checks if self.checks is None else self.checks) != "none"
 
     @property
@@ -229,7 +230,7 @@ class Options(NamedTuple):
 
 
 def _is_for_debugging(ptx: bytes) -> bool:
-    # Save parsing the header of PTX without the word, as most PTX is.
+    # Most PTX lacks the word, and parsing its header would take time.
     if b"debug" not in ptx:
         return False
     return "debug" in read_header(ptx.decode(errors="replace")).target
@@ -237,22 +238,27 @@ def _is_for_debugging(ptx: bytes) -> bool:
 
 def _translate(flags: Iterable[str], tool: str) -> Iterable[str]:
     """Yield *flags* of ptxas and nvJitLink in the form that *tool* accepts."""
-    is_linker_flag = False
+    is_for_nvjitlink_itself = False
     for flag in flags:
         # An item without a hyphen is the value of the flag before it, and belongs to the same tool.
         if name := _flag_name(flag):
-            is_linker_flag = (
+            is_for_nvjitlink_itself = (
                 tool_of_flag(flag) != PTXAS or name == "Xptxas" or (tool == LTO and name == "split-compile")
             )
         # A long name has two hyphens for ptxas and one for nvJitLink; each tool rejects the other form.
         if tool == PTXAS:
             yield "--verbose" if name == "verbose" else flag.removeprefix("-Xptxas=")
         else:
-            yield re.sub("^--", "-", flag) if is_linker_flag else f"-Xptxas={flag}"
+            yield re.sub("^--", "-", flag) if is_for_nvjitlink_itself else f"-Xptxas={flag}"
 
 
 def tool_of_flag(flag: str) -> str:
-    """Return the only tool that accepts *flag*, PTXAS, NVJITLINK or LTO; "" for a common flag or a value."""
+    """
+    Return the tool that *flag* is meant for, PTXAS, NVJITLINK or LTO; "" for a common flag or a value.
+
+    NVJITLINK and LTO mean that no other tool accepts the flag. But flags for PTXAS include --split-compile
+    and -Xptxas=, which nvJitLink accepts, too.
+    """
     name = _flag_name(flag)
     if name in _LTO_FLAGS:
         return LTO
@@ -340,10 +346,11 @@ def as_texts(option: str, value: Any) -> tuple[str, ...]:
 
 def register_limit(requested: Any) -> Any:
     """
-    Return a `max_registers` with the effect that *requested*, passed to a front end, has in ptxas.
+    Return the `max_registers` for *requested*, a limit that was passed to a front end.
 
-    The number may be out of range. ptxas uses no limit for 0 and for a number above 255, which no thread can
-    have, and raises a number below its minimum. A value that is no number is returned unchanged.
+    The limit may be out of range, and gets the effect that it has in ptxas: no limit for 0 and for a number
+    above 255, which no thread can have; a number below the minimum is raised. A value that is no number is
+    returned unchanged.
     """
     if not _is_int(requested):
         return requested

@@ -36,6 +36,7 @@ def raise_instead_of(error: Exception) -> None:
     fault: DeviceFaultError | None = getattr(last_launch, "error", None)
     last_launch.error = None
     if fault is not None:
+        # Only this package's libcuda.so.1 reports faults, so it is loaded, rather than NVIDIA's.
         ctypes.CDLL("libcuda.so.1").numba_ptxlink_clear_fault()
         raise _combine(fault, type(error)) from None
 
