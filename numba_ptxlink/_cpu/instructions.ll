@@ -662,14 +662,23 @@ WARP_SZ: u
     time = call i64 @ptxlink.time()
     result = lshr i64 {time}, 32
 ; Whether an access of {mask} + 1 bytes is aligned and in bounds: for `cached`, in the region at {low} that the
-; instruction used last; for `shared`, in the shared memory of the block. {offset_limit} is the size of the region or of
-; shared memory, less {mask}. {value} is the address of the access, and {offset} its offset in shared memory.
+; instruction used last; for `local`, in the local memory of the thread, which ends at {limit}; for `shared`, in the
+; shared memory of the block. {offset_limit} is the size of this memory, less {mask}. {value} is the address of the
+; access, and {offset} its offset in this memory.
 access.cached:
     distance = sub i64 {value}, {low}
     is_near = icmp ult i64 {distance}, {offset_limit}
     misalignment = and i64 {value}, {mask}
     is_aligned = icmp eq i64 {misalignment}, 0
     in_bounds = and i1 {is_near}, {is_aligned}
+access.local:
+    start = sub i64 {limit}, {local_size}
+    offset = sub i64 {value}, {start}
+    offset_limit = call i64 @llvm.usub.sat.i64(i64 {local_size}, i64 {mask})
+    in_bounds = icmp ult i64 {offset}, {offset_limit}
+    misalignment = and i64 {value}, {mask}
+    is_aligned = icmp eq i64 {misalignment}, 0
+    allowed = and i1 {in_bounds}, {is_aligned}
 access.shared:
     offset_limit = call i64 @llvm.usub.sat.i64(i64 {shared_size}, i64 {mask})
     in_bounds = icmp ult i64 {offset}, {offset_limit}

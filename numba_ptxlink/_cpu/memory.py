@@ -75,6 +75,8 @@ def space_pointer(b: Translator, operand: str, space: str, size: int, *, write: 
     # In PTX with short pointers, a register has the lower 32 bits of a local or constant address.
     if space in ("local", "const") and _address_width(b, base) < _ADDRESS_BITS:
         address = _restore_address(b, address, space)
+    if space == "local":
+        return _local_pointer(b, address, size)
     return region_pointer(b, address, size, write=write)
 
 
@@ -109,6 +111,30 @@ def _restore_address(b: Translator, address: str, space: str) -> str:
     return b.expand("address.restore", value=address, base=base)
 
 
+def _local_pointer(b: Translator, address: str, size: int) -> str:
+    """
+    Return a pointer to *size* bytes of the thread's local memory.
+
+    The check has no region cache: the region is that of the thread, and threads take turns at barriers.
+    """
+    if b.module.checks_accesses:
+        limit = b.emit_value("ptrtoint ptr %limit to i64")
+        is_allowed = b.expand("access.local", value=address, limit=limit, mask=size - 1)
+        _fault_unless_allowed(b, is_allowed, address, size)
+    return b.emit_value(f"inttoptr i64 {address} to ptr")
+
+
+def _fault_unless_allowed(b: Translator, is_allowed: str, address: str, size: int) -> None:
+    """End the thread if the i1 *is_allowed* is false: with MISALIGNED, or else with ACCESS."""
+    ok_label, fault_label = b.unique_name(), b.unique_name()
+    b.cond_branch(is_allowed, ok_label, fault_label, likely=True)
+    b.begin_block(fault_label)
+    remainder = b.emit_op("and", "i64", address, size - 1)
+    b.fault_unless(b.emit_op("icmp eq", "i64", remainder, 0), Fault.MISALIGNED, address, size)
+    b.fault(Fault.ACCESS, address, size)
+    b.begin_block(ok_label)
+
+
 def _shared_pointer(b: Translator, base: str, offset: int, size: int) -> str:
     """Return a pointer to *size* bytes of the block's shared memory."""
     # Shared memory begins at the address SHARED_START, 1024. Check the position from there, which is aligned
@@ -116,14 +142,7 @@ def _shared_pointer(b: Translator, base: str, offset: int, size: int) -> str:
     position = effective_address(b, base, offset - SHARED_START)
     if b.module.checks_accesses:
         is_allowed = b.expand("access.shared", offset=position, mask=size - 1)
-        ok_label, fault_label = b.unique_name(), b.unique_name()
-        b.cond_branch(is_allowed, ok_label, fault_label, likely=True)
-        b.begin_block(fault_label)
-        address = effective_address(b, base, offset)
-        remainder = b.emit_op("and", "i64", address, size - 1)
-        b.fault_unless(b.emit_op("icmp eq", "i64", remainder, 0), Fault.MISALIGNED, address, size)
-        b.fault(Fault.ACCESS, address, size)
-        b.begin_block(ok_label)
+        _fault_unless_allowed(b, is_allowed, effective_address(b, base, offset), size)
     start = b.emit_op("add", "i64", b.load_context_field("shared_base"), SHARED_START)
     return b.emit_value(f"inttoptr i64 {b.emit_op('add', 'i64', position, start)} to ptr")
 
