@@ -27,8 +27,9 @@ _PACKAGE_PREFIX = re.compile("numba_ptxlink", re.IGNORECASE)
 # Names like cudaMalloc, cuInit, CUstream and CUDA_SUCCESS, of CUDA's runtime and driver. NVRTC's headers do
 # not declare them, so that `proof` would report no collision.
 _CUDA_API = re.compile(r"cuda[A-Z]|cu[A-Z]|CU[a-z]|CUDA_|CU_")
-# "_" is not a symbol in PTX, and WARP_SZ is a constant. The other names are those of NVVM for parameters and
-# results, which hide functions of these names; ptxas crashes if a function has the name of its result.
+# "_" is not a symbol in PTX, and WARP_SZ is a constant. NVVM gives the other names to parameters and results,
+# and a parameter or result hides a function of its name; ptxas crashes if a function has the name of its own
+# result.
 _INVALID_IN_PTX = re.compile(r"_|WARP_SZ|temp_param_reg|param\d+|(func_)?retval\d+", re.ASCII)
 
 # ISO/IEC 9899:2024 6.4.1, ISO/IEC 14882:2020 lex.key and lex.digraph, CUDA C++ Programming Guide
@@ -90,14 +91,15 @@ def check_stem(stem: str, include_dirs: Iterable[Path], included: Iterable[str])
         AbiError: The header would hide another one.
     """
     cuda_folders = (folder for folder in include_dirs if (folder / f"{stem}.h").exists())
-    hidden_owner = "the C library" if stem in _SYSTEM_HEADERS.split() else next(cuda_folders, None)
+    owner_of_hidden = "the C library" if stem in _SYSTEM_HEADERS.split() else next(cuda_folders, None)
     # Compare the name in '"./stem.h"' or "<stem.h>".
     if f"{stem}.h" in [name[1:-1].removeprefix("./") for name in included]:
-        hidden_owner = "its structs"
-    if hidden_owner:
+        owner_of_hidden = "its structs"
+    if owner_of_hidden:
         raise AbiError(
-            f"The header {stem}.h would hide the one of {hidden_owner} if its folder is searched; give the "
-            f"export another name, such as {f'{stem}_udfs'!r}, by name=, --name or the name of the file."
+            f"The header {stem}.h would hide the one of {owner_of_hidden} if a compiler searches the "
+            f"export's folder; give the export another name, such as {f'{stem}_udfs'!r}, by name=, --name or "
+            "the name of the file."
         )
 
 

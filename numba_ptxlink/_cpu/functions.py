@@ -152,9 +152,10 @@ def translate(symbols: Symbols, entry: str, *, checks: Collection[str]) -> Trans
 
 def declared_local_size(symbols: Symbols, entry: str) -> int:
     """
-    Return the bytes of the local variables that a kernel and its callees declare, as a GPU would need them.
+    Return the bytes of the local variables that a kernel and its callees declare.
 
     Only the functions on one path of calls count: the path whose variables have most bytes.
+    `Translation.local_size` may be larger, since on the CPU alignment and calls take bytes, too.
     """
     graph = CallGraph(symbols.functions, entry, lambda: symbols.address_taken)
     declared = {
@@ -192,7 +193,8 @@ def _translate_function(module: EntryModule, function: ptx.Function) -> tuple[st
         pointers = "" if is_kernel else "".join(f", ptr {pointer}" for pointer in b.pointers)
         attribute = " alwaysinline" if suspends else ""
         signature = f'internal i8 @"f.{name}"({parameters}{pointers}){attribute}'
-    # The body begins here: a coroutine that is asked for its frame size returns before it.
+    # A coroutine that is asked for its frame size gets null pointers, and returns before this line. So only
+    # the code from here on reads parameters.
     b.emit_step_counters()
     if name in graph.recursive:
         # The local memory of the thread ends at %limit, and the frame of this call at %top.
@@ -207,7 +209,7 @@ def _translate_function(module: EntryModule, function: ptx.Function) -> tuple[st
         b.begin_block("suspended")
         b.end_block(_COROUTINE_END)
     else:
-        # The result is for the caller, as in `Translator.call_function`. 0: the function has returned. 1: the
+        # The caller (`Translator.call_function`) reads the result. 0: the function has returned. 1: the
         # thread ends. 2: the thread suspends.
         b.end_block("ret i8 0")
         b.begin_block("leave")

@@ -100,7 +100,7 @@ class Processes:
         self._folder = folder
         self._file: int | None = None
         self._locks_work = True
-        self._lock = Lock()
+        self._open_lock = Lock()
 
     @contextlib.contextmanager
     def lead(self, address: bytes, is_available: Callable[[], bool]) -> Iterator[None]:
@@ -135,13 +135,14 @@ class Processes:
         if not self._locks_work:
             return False
         try:
-            with self._lock.held:
+            with self._open_lock.held:
                 if self._file is None:
                     self._file = os.open("locks", _OPEN_FLAGS, 0o600, dir_fd=self._folder)
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset)
         except OSError as error:
             if error.errno is None:
-                raise  # A signal handler raised it, such as for a time-out.
+                # System calls set errno: a signal handler raised this one, such as for a time-out.
+                raise
             if error.errno not in (errno.EACCES, errno.EAGAIN):
                 # The file system does not support locks, so that processes may compute a result twice.
                 self._locks_work = False
