@@ -130,8 +130,8 @@ class Symbols:
         initial_values = [text.strip() for text in re.split("[{},]", variable.initial) if text.strip()]
         if variable.initial.count("{") > 1 and len(initial_values) != count:
             raise LaunchError(
-                f"The initialiser of variable {variable.name} has incomplete rows; write out all {count} "
-                "values."
+                f"The initialiser of variable {variable.name} has incomplete rows, or an unknown number of "
+                "rows; write out the size of each dimension, and all values."
             )
         zero_bytes = max(variable.size - len(initial_values) * bits // 8, 0)
         fields = [*self._fields(variable, initial_values, bits), (f"[{zero_bytes} x i8]", "zeroinitializer")]

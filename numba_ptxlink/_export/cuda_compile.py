@@ -72,7 +72,7 @@ def compile_c_abi(
         or any(key in abi_info for key in DECORATOR_OPTIONS)
         or abi_info.get("aggregates") == "value"
     )
-    # The front end raises an error for forced inlining in PTX.
+    # Forced inlining in PTX is left to the front end's own compiler, which raises an error for it.
     if (
         arguments["sig"] is None
         or (arguments["forceinline"] and output != LTOIR)
@@ -88,8 +88,8 @@ def compile_c_abi(
         stock_options.append('aggregates="flat"')
     if stock_options and needs_package:
         raise AbiError(
-            f"abi_info cannot be combined with {', '.join(stock_options)}, for which {name} uses its own "
-            "calling convention; remove one of them."
+            f"The options in abi_info cannot be combined with {', '.join(stock_options)}, for which {name} "
+            "uses its own calling convention; remove one of them."
         )
     if stock_options:
         return None
@@ -111,7 +111,7 @@ def _compile(
     arch: Arch,
     abi_options: abi.AbiOptions,
 ) -> tuple[Any, Any]:
-    """Return the code, as text or bytes, and the result type; the arguments are those of `compile_c_abi`."""
+    """Return the code, as text or bytes, and the result type; *arguments* is as in `compile_c_abi`."""
     output, is_kernel = arguments["output"], not arguments["device"]
     function = wrapped_function(arguments["pyfunc"]) or arguments["pyfunc"]
     # `opt` of the call decides, or else `opt_level` of the dispatcher, whose default in Numba is 3.

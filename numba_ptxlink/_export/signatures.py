@@ -106,8 +106,8 @@ def resolve(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[ResolvedFunctio
             )
         return resolved
 
-    # A function may have several decorators, one for each signature. `udf` is the mark by the outermost, and
-    # its earlier marks are those by the others.
+    # A function may have several decorators, one for each signature. Each decorator makes a `Udf`, whose
+    # `earlier_marks` are the `Udf`s of the decorators below.
     all_marked = dict.fromkeys(mark for udf in marked for mark in (*udf.earlier_marks, udf))
     return tuple(map_collecting_errors(resolve_uniquely, all_marked))
 
@@ -236,7 +236,11 @@ def spell_signature(function: ResolvedFunction) -> str:
 
 
 def _spell(ty: Any, names: abi.Names) -> str:
-    """Return a type's name: a record's in *names*, or else Numba's; that of its class if Numba's is long."""
+    """
+    Return a record's name in *names*, or else Numba's name of the type.
+
+    If Numba's name is too long, the result is the name of the type's class, such as "Record".
+    """
     name = names.get(ty)
     if isinstance(name, str):
         return name
@@ -339,8 +343,8 @@ def type_of(value: Any, front_end: FrontEnd) -> Any:
     import numpy as np
 
     if isinstance(value, type) and issubclass(value, np.generic):
-        # Classes without a size, such as np.void, stand for no single type. Refuse none of them here, since
-        # `from numpy import *` adds them to the scope: `void` in a signature is still Numba's type.
+        # Classes without a size, such as np.void, stand for no single type. The result is None rather than an
+        # error, since after `from numpy import *`, `void` in a signature is still Numba's type.
         value = np.dtype(value) if np.dtype(value).itemsize else None
     if isinstance(value, np.dtype):
         return _from_dtype(value, front_end)

@@ -63,7 +63,7 @@ class Patch(NamedTuple):
         """Return the module or class that has the attribute."""
         *parents, _ = self.path.split(".")
         # Not import_module first: it would wait for a thread that is importing the module, and the thread may
-        # wait for the plugin's lock, which the caller may hold.
+        # wait for the lock of the module `_plugin`, which the caller may hold.
         module = sys.modules.get(self.module) or importlib.import_module(self.module)
         return functools.reduce(getattr, parents, module)
 
@@ -138,7 +138,8 @@ _lock = Lock()
 def apply(patch: Patch) -> None:
     """Replace the attribute, unless it is replaced already; each call needs an `undo`."""
     key = patch.target
-    # Outside of the lock: `owner` may import the module, and that import may apply patches, in any thread.
+    # Outside of the lock: `owner` may import the module, and so wait for another thread that is importing it.
+    # The other thread's import may apply patches, and would wait for the lock.
     owner = patch.owner()
     with _lock.held:
         if key in _applied:

@@ -38,7 +38,8 @@ _FORMS: dict[Kind, str] = {
     "end": r"\Z",
 }
 # A statement of a function, without comments: an instruction (guard, mnemonic, operands), a label, a
-# directive or a brace. `.loc` has no semicolon. Any other character is one with which no statement begins.
+# directive or a brace. `.loc` has no semicolon. The group `other` is one character of text that is no
+# statement.
 _STATEMENT = rf"""
     \s*
     (?: (?P<guard> @ \s* !? \s* [%\w$]+ \s+ )?
@@ -61,8 +62,9 @@ _DWARF = rf"""
     (?: \s* [%\w$]+ \s* : | \s* \.b(?:8|16|32|64) \s+ {_DWARF_VALUE} (?: \s*,\s* {_DWARF_VALUE} )* )*
     \s* \}}"""
 # A name after its first character. Excluded are modifiers, which follow a dot (`.f32`), and operators with a
-# parenthesis (`generic(x)`). The look-behind for the character before the name is here, behind the first
-# character of the name, since a search is fast if its pattern begins with a set of characters.
+# parenthesis (`generic(x)`). The look-behind checks the character before the name; its `.` is the first
+# character of the name, which the pattern matches before the look-behind, since a search is fast if its
+# pattern begins with a set of characters.
 _NAME_TAIL = r"(?<![\w$%.:].) [\w$]* (?![\w$]*\()"
 
 
