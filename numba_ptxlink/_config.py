@@ -104,8 +104,8 @@ class Config(NamedTuple):
         cpu_threads: NUMBA_PTXLINK_CPU_THREADS: `1` to `1024`. The number of cores that run the blocks of a
             launch. With several, atomic sums of floats differ from run to run.
         cpu_checks: NUMBA_PTXLINK_CPU_CHECKS: `memcheck`, a list with commas of `memcheck`, `initcheck`,
-            `racecheck` and `synccheck`, or `none`. The checks of kernels on the CPU device. Without
-            `memcheck`, a wrong access may end the process.
+            `racecheck` and `synccheck`, or `none`. The checks of kernels on the CPU device. `memcheck` runs
+            with each other check. With `none`, a wrong access may end the process.
     """
 
     mode: str = "1"

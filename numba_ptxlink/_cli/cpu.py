@@ -34,7 +34,8 @@ def add(commands: Any) -> None:
         dest="checks",
         action="append",
         choices=(*CPU_CHECKS, "none"),
-        help="a check of kernels, named as in compute-sanitizer; repeat for more (default: memcheck)",
+        help="a check of kernels, named as in compute-sanitizer; repeat for more (memcheck always runs, "
+        "except with none)",
     )
     cpu.add_argument(
         "command", nargs="+", type=parsing.parse_text, metavar="COMMAND", help="the program, after --"

@@ -11,6 +11,7 @@ import pytest
 
 import numba_ptxlink as pl
 from numba_ptxlink import _config
+from numba_ptxlink._cpu import device
 
 USED = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
 
@@ -104,6 +105,19 @@ def test_unknown_values_end_the_program(variables, message):
 def test_checks_ignore_case(value, checks):
     """The names of checks may have capitals, as the values of all variables may."""
     assert checks == _config.Config.from_environ({"NUMBA_PTXLINK_CPU_CHECKS": value}).cpu_checks
+
+
+@pytest.mark.parametrize(
+    ("checks", "expected"),
+    [
+        ([], ()),
+        (["racecheck"], ("memcheck", "racecheck")),
+        (["initcheck", "memcheck"], ("memcheck", "initcheck")),
+    ],
+)
+def test_memcheck_runs_with_other_checks(checks, expected):
+    """An overrun is reported under each check, and would end the process without memcheck."""
+    assert expected == device.checked_settings(checks=checks).checks
 
 
 def test_numba_cuda_is_imported_already():

@@ -65,7 +65,8 @@ def use_cpu(
         arch: The compute capability, such as "9.0"; by default NUMBA_PTXLINK_CPU_ARCH, or 7.5.
         devices: The number of devices, up to 16; by default NUMBA_PTXLINK_CPU_DEVICES, or 1.
         checks: The names of checks: "memcheck", "initcheck", "racecheck" or "synccheck"; by default
-            NUMBA_PTXLINK_CPU_CHECKS, or memcheck. Without memcheck, a wrong access may end the process.
+            NUMBA_PTXLINK_CPU_CHECKS, or memcheck, which runs with each other check. With an empty tuple, a
+            wrong access may end the process.
 
     Raises:
         ActivationError: A driver is loaded already, or CUDA is initialised with other settings.
@@ -277,4 +278,6 @@ def checked_settings(
     names = configured.cpu_checks if checks is None else checks
     if not isinstance(names, (tuple, list, set)) or not all(name in CPU_CHECKS for name in names):
         raise ConfigError(f"checks is {short_repr(checks)}; pass a tuple of {', '.join(CPU_CHECKS)}.")
-    return Settings(chosen_arch, count, tuple(names))
+    # Without memcheck, a wrong access would end the process that another check was to explain.
+    with_memcheck = ("memcheck", *(name for name in names if name != "memcheck")) if names else ()
+    return Settings(chosen_arch, count, with_memcheck)
