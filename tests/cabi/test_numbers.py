@@ -29,7 +29,7 @@ def row(monkeypatch):
     with pytest.raises(pl.AbiError):
         abi.c_type(ty)
     monkeypatch.setitem(NUMBERS, ROW.name, ROW)
-    monkeypatch.setitem(abi._NUMBERS, ty.name, ROW.name)
+    monkeypatch.setitem(abi._C_NAMES_OF_FLOATS, ty.name, ROW.name)
     return ty
 
 
