@@ -234,8 +234,7 @@ GOALS = (
         "host",
         "(polynomial|struct), an element",
         1.1,
-        cause="a NaN that is returned gets the bits that a GPU gives it, and GCC gets each product as "
-        "fma(a, b, -0), since it would fuse a plain product with a sum",
+        cause="a NaN that is returned gets the bits that a GPU gives it",
     ),
     Goal("A call from C++, inlined as PTX", "call", OTHER_CALLS, 1.03, pairs="inlined/LTO"),
     Goal("A loop of at most three turns, inlined as PTX", "call", SHORT_LOOP, 1.03, pairs="inlined/LTO"),

@@ -271,7 +271,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_cpu/cxx_expressions.py", '"false" if text in', '"true" if text in', HOST),
         ("_cpu/cxx_expressions.py", "(1 << 128) - number", "(1 << 64) - number", INSTRUCTIONS),
         ("_cpu/cxx_expressions.py", "set().union(*(part.uses for part in parts))", "set()", HOST),
-        ("_cpu/llvm.hpp", "#if !defined(__clang__) && defined(__FP_FAST_FMA)", "#if 0", HOST),
+        ("_cpu/llvm.hpp", "#if defined(__clang__) || !defined(__FP_FAST_FMA)", "#if 1", HOST),
         ("_cpu/llvm.hpp", "op_mul, T, as_wide(a) * as_wide(b)", "op_mul, T, a * b", INSTRUCTIONS),
         ("_cpu/llvm.hpp", "op_fcmp_ult, i1, !(a >= b)", "op_fcmp_ult, i1, a < b", INSTRUCTIONS),
         ("_cpu/llvm.hpp", "op_ashr, T, as_signed(a) >> b", "op_ashr, T, a >> b", INSTRUCTIONS),

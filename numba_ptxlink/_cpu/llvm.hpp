@@ -153,15 +153,18 @@ template<class T, class F> PTXLINK_INLINE T llvm_fptosi_sat(F a)
 }
 
 // Floats. On a processor with fused multiply-add, GCC fuses a product and a sum to one instruction, which rounds once,
-// even if -ffp-contract=off was passed for an inlined function. So a product is computed there as fma(a, b, -0), which
-// is not fused again; adding -0 changes no number.
+// even if -ffp-contract=off was passed for an inlined function. From GCC 12 on, the barrier keeps a product apart from
+// the operations that use it; nvcc does not know it. Other compilers compute fma(a, b, -0), which is not fused again;
+// adding -0 changes no number.
 
 PTXLINK_INLINE float llvm_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 PTXLINK_INLINE double llvm_fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
-#if !defined(__clang__) && defined(__FP_FAST_FMA)
-template<class F> PTXLINK_INLINE F op_fmul(F a, F b) { return llvm_fma(a, b, (F)-0.0); }
-#else
+#if defined(__clang__) || !defined(__FP_FAST_FMA)
 template<class F> PTXLINK_INLINE F op_fmul(F a, F b) { return a * b; }
+#elif __GNUC__ >= 12 && !defined(__CUDACC__)
+template<class F> PTXLINK_INLINE F op_fmul(F a, F b) { return __builtin_assoc_barrier(a * b); }
+#else
+template<class F> PTXLINK_INLINE F op_fmul(F a, F b) { return llvm_fma(a, b, (F)-0.0); }
 #endif
 template<class F> PTXLINK_INLINE F op_fadd(F a, F b) { return a + b; }
 template<class F> PTXLINK_INLINE F op_fsub(F a, F b) { return a - b; }
